@@ -62,7 +62,7 @@ down: setup ## remove the lab with its data (KEEP=true keeps them for the next);
 .PHONY: clean
 clean: ## remove this project's cache (the next run builds for some twenty minutes)
 	@! test -e /var/lib/gangplank/lab -o -e /run/gangplank || { echo "make clean: the lab's nodes run from the cache. Fix: make down" >&2; exit 1; }
-	rm -rf "$(CACHE)" .venv
+	rm -rf "$(CACHE)" .venv .venv.new .venv.gone
 
 .PHONY: parts
 parts: setup ## build what the lab needs, into the cache

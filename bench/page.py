@@ -117,7 +117,7 @@ def missed(results: Mapping[str, Result]) -> str:
     """The goals that are missed, each with its reason."""
     rows = [
         (f"[{name}](#{name})", one.title, f"{number(one.value)} {one.unit} ({ranged(one.spread)})", limit(one),
-         reason(one.id) or "not known yet")
+         reason(one) or "not known yet")
         for name, result in results.items()
         for one in result.figures
         if one.met is False

@@ -400,7 +400,7 @@ def jobset(facts: Facts, wanted: Wanted) -> Check:
     """JobSet, of which Trainer v2 makes its jobs: a second one would replace the CRD of the first."""
     if facts.workloads is None or facts.crds is None:
         return _unread("jobset")
-    running = [*_running("jobset", facts.workloads)]
+    running = [*_running("jobset", facts.workloads), *_running("jobset-rhel9", facts.workloads)]  # Red Hat's own
     others = [item for item in running if release_of(item) != wanted.releases["trainer_v2"]]
     if wanted.jobset and others:
         fix = "set trainer_v2_jobset: false, so that Trainer uses it, or remove it"
@@ -410,11 +410,11 @@ def jobset(facts: Facts, wanted: Wanted) -> Check:
     if not wanted.jobset and JOBSETS not in (item["metadata"]["name"] for item in facts.crds):
         problem = Problem("JobSet", f"none (no CRD {JOBSETS})", "one, as trainer_v2_jobset is false", fix)
         return Check("jobset", problems=(problem,))
-    if not wanted.jobset and not others:
-        got = f"its CRD {JOBSETS} alone, with no program whose image is called jobset"
-        got = "only that of Trainer's release, which trainer_v2_jobset: false removes" if running else got
+    if not wanted.jobset and running and not others:
+        got = "only that of Trainer's release, which trainer_v2_jobset: false removes"
         return Check("jobset", problems=(Problem("JobSet", got, "one that stays, which Trainer needs", fix),))
-    return Check("jobset", "that of Trainer's release" if wanted.jobset else "the cluster's own")
+    own = "the cluster's own" if others else "the cluster's own: its CRD; no program of it was seen"
+    return Check("jobset", "that of Trainer's release" if wanted.jobset else own)
 
 
 def _versions(what: Component, crds: Sequence[Json]) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lab.errors import PartError
+from lab.errors import LabError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def answer(work: Callable[[Say], str]) -> int:
     """Print what the work returns, or its error; the exit status."""
     try:
         print(work(say))
-    except PartError as error:
+    except LabError as error:
         say(f"error: {error}")
         return 1
     return 0

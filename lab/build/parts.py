@@ -35,7 +35,7 @@ from lab.build.lock import (
 from lab.build.oci_archive import Layer, write_image, write_layer
 from lab.build.progress import Progress
 from lab.build.versions import LAB, Image, Part, Pins, Root, load_pins
-from lab.errors import PartError, explain
+from lab.errors import LabError, PartError, explain
 
 KEY_DIGITS = 16  # of digest_of
 ALTERED = "this machine's compiler or sources were altered: do not use it"
@@ -367,7 +367,7 @@ def main(names: list[str]) -> int:
         else:
             parts, roots = (names, ("node",)) if names else (every, pins.roots_of_all)
         result: Any = build(parts, say, roots=roots)
-    except PartError as error:
+    except LabError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import json
 import os
 import time
@@ -206,7 +207,7 @@ def _lock_of(path: Path) -> Path:
 
 def _remove_dead(held: Path) -> None:
     """Remove the lock of a run that was killed, or of before this boot: a power cut leaves it as empty as kubectl's."""
-    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # kubectl's own has no record
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):  # kubectl's own is empty
         boot = time.time() - float(Path("/proc/uptime").read_text().split()[0])
         if held.stat().st_mtime < boot or not _lives(json.loads(held.read_text())):
             held.unlink()
@@ -216,9 +217,24 @@ def _remove_dead(held: Path) -> None:
                 draft.unlink()
 
 
-def _lives(record: dict[str, Any]) -> bool:
+def _lives(record: Any) -> bool:
     """Whether the process of a lock's record lives, and is not another that has its number now."""
-    return record.items() <= process(record["pid"]).items()
+    if not isinstance(record, dict):
+        record = {"pid": record}  # of an earlier version
+    return bool(record.items() <= process(record["pid"]).items())
+
+
+def _appear(draft: Path, held: Path) -> None:
+    """Give a draft its name; raises FileExistsError. A shared folder of a virtual machine may have no hard links."""
+    try:
+        os.link(draft, held)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}:
+            raise
+        with held.open("x") as file:
+            file.write(draft.read_text())
 
 
 @contextlib.contextmanager
@@ -234,7 +250,7 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
         draft.write_text(json.dumps({key: own[key] for key in ("pid", "started", "boot")}))
         for _ in polls(limit_s, 0.1):
             try:
-                os.link(draft, held)
+                _appear(draft, held)
             except FileExistsError:
                 _remove_dead(held)
             else:

@@ -110,7 +110,7 @@ def _remove_folder(state: Path) -> None:
 
     A lab that comes up after a killed one finds no half of a node's images, nor of etcd's data.
     """
-    for path in state.iterdir():
+    for path in sorted(state.iterdir()):  # first what an interrupted removal has left, which `discard` would find too
         if path.is_dir() and not path.is_symlink():
             discard(path)
         elif path.name != NAME:

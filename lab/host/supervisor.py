@@ -33,7 +33,9 @@ import contextlib, sys
 from supervisor import loggers, supervisord
 
 def replace(handler, replaced=loggers.RotatingFileHandler.doRollover):
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
+        if handler.stream.closed:
+            handler.stream = open(handler.baseFilename, "ab")
         handler.flush()
         replaced(handler)
 
@@ -211,10 +213,11 @@ def healed(revived: list[str], *, lost: bool) -> list[str]:
     return [*lines, *(f"{name} did not run; it is started again" for name in revived)]
 
 
-def ensure(config: Path, socket: Path) -> dict[str, list[str]]:
-    """Start supervisord if none answers, and make it follow its files; return the result of `apply`."""
-    if not answers(socket):
+def ensure(config: Path, socket: Path) -> tuple[bool, dict[str, list[str]]]:
+    """Start supervisord if none answers, and make it follow its files; whether it was started, and what `apply` did."""
+    running = answers(socket) or answers(socket)  # a machine can be busy for once: all programs would be killed
+    if not running:
         # Programs of a killed supervisord still hold ports and databases; containers' shims may stay.
         kill_members(SYSTEM)
         start(config, socket)
-    return apply(socket)
+    return not running, apply(socket)

@@ -19,13 +19,12 @@ class ActionModule(LabAction):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert the arguments and call."""
         socket = Path(arguments["socket"])
-        running = supervisor.answers(socket)
         if self.dry:
-            return {"changed": not running}
+            return {"changed": not supervisor.answers(socket)}
         Path(arguments["logs"]).mkdir(parents=True, exist_ok=True)
         started_before = (Path(arguments["config"]).parent / supervisor.OUTPUT).exists()
-        programs = supervisor.ensure(Path(arguments["config"]), socket)
-        healed = supervisor.healed(programs["revived"], lost=started_before and not running)
+        started, programs = supervisor.ensure(Path(arguments["config"]), socket)
+        healed = supervisor.healed(programs["revived"], lost=started_before and started)
         for line in healed:
             Display().display(f"    {line}")
-        return {"changed": not running or any(programs.values()), "programs": programs, "healed": healed}
+        return {"changed": started or any(programs.values()), "programs": programs, "healed": healed}

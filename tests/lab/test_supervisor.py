@@ -35,7 +35,7 @@ from pathlib import Path
 from lab.host import cgroups, supervisor
 
 cgroups.SLICE = sys.argv[1]
-print(json.dumps(supervisor.ensure(Path(sys.argv[2]), Path(sys.argv[3]))))
+print(json.dumps(supervisor.ensure(Path(sys.argv[2]), Path(sys.argv[3]))[1]))
 """
 KILLED = """
 import os, signal, subprocess

@@ -308,6 +308,8 @@ def test_a_missed_goal_has_its_reason_at_the_top_of_the_page() -> None:
     assert any(line.startswith(row) for line in text.splitlines())
     assert text.endswith("| not known yet |")
     assert page.missed({}) == "None."
+    torn = figure("gangs.10x100.bound", "partial gangs", "", [1.0], goal=0)
+    assert page.missed({"gangs": result(torn)}).endswith("| not known yet |"), "no reason excuses what must not happen"
 
 
 def test_figures_of_one_title_are_named_by_their_unit_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -170,6 +171,33 @@ def test_d1_the_lock_of_a_run_that_was_killed_at_any_line_holds_nobody(tmp_path:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_d1_the_lock_of_an_earlier_version_holds_while_its_process_lives(tmp_path: Path, admin: Path) -> None:
+    path, held = tmp_path / "config", tmp_path / "config.lock"
+    held.write_text("999999999")
+    assert ensure(path, "lab", admin, dry=False)
+    held.write_text(str(os.getpid()))
+    with pytest.raises(KubeconfigError, match="of another program"), kubeconfig.locked(path, 0.2):
+        pass
+
+
+def test_d8_a_shared_folder_without_hard_links_has_the_lock_too(
+    tmp_path: Path, admin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    path = tmp_path / "config"
+    assert ensure(path, "lab", admin, dry=False)
+    with (
+        kubeconfig.locked(path),
+        pytest.raises(KubeconfigError, match="of another program"),
+        kubeconfig.locked(path, 0.2),
+    ):
+        pass
+    assert [one.name for one in tmp_path.iterdir() if "lock" in one.name] == []
 
 
 def test_d2_a_lock_that_a_power_cut_left_is_removed(tmp_path: Path, admin: Path) -> None:

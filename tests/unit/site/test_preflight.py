@@ -309,8 +309,9 @@ JOBSETS = named("jobsets.jobset.x-k8s.io", spec={"versions": [{"name": "v1alpha2
         ([program("registry.k8s.io/jobset/jobset:v0.12.0", TRAINER)], [JOBSETS], False,
          ["JobSet: got only that of Trainer's release", "Fix: leave trainer_v2_jobset out"]),
         ([program("registry.k8s.io/jobset/jobset:v0.12.0", name) for name in (TRAINER, None)], [JOBSETS], False, []),
-        ([], [JOBSETS], False,  # Helm keeps CRDs
-         ["JobSet: got its CRD jobsets.jobset.x-k8s.io alone, with no program", "Fix: leave trainer_v2_jobset out"]),
+        ([], [JOBSETS], False, []),  # its program may be a pod that no Deployment makes
+        ([program("registry.redhat.io/job-set/jobset-rhel9:1.0")], [JOBSETS], True,
+         ["JobSet: got a third-party one (Deployment batch/jobset-rhel9)", "Fix: set trainer_v2_jobset: false"]),
     ],
 )  # fmt: skip
 def test_a_jobset_of_others_is_used_or_refused_and_never_replaced(
