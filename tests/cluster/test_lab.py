@@ -265,7 +265,7 @@ FOLLOWED: dict[str, Any] = {
     "hyperparameters": {"epochs": 60, "batch_size": 32, "seed": 1, "log_interval": 5},
 }  # fmt: skip
 AWAY_S = 5.0  # of the API server, in the middle of the training
-# A trainer among the lines of other programs, which another thread prints as fast as it can.
+# A trainer among the lines of other programs, which another thread prints: 2,000 as fast as it can, and one of 10 MiB.
 LOUD = """
 import runpy, sys, threading, time
 LINES = {lines!r}
@@ -274,6 +274,9 @@ def shout():
         print(line, flush=True)
         sys.stdout.buffer.write(b"\\xff\\xfe half a line")
         time.sleep(0.02)
+    print("x" * (10 << 20), flush=True)
+    for number in range(2000):
+        print("a line of many", number, flush=True)
 sys.path.insert(0, "/opt/gangplank/trainer")
 sys.argv = ["train.py", "--epochs", "3", "--seed", "1", "--log-interval", "5"]
 shout()

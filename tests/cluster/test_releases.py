@@ -227,6 +227,26 @@ def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_comp
 
 
 @pytest.mark.parametrize("tasks", ["main", "remove"])
+def test_d6_the_revision_of_a_helm_that_is_at_work_is_left_alone(site: Site, tasks: str) -> None:
+    assert site.changes()
+    site.write(web=WEB.replace("pause:3.10.1", "no-such-image:1"))
+    upgrade = [*site.helm, "upgrade", "small", str(site.chart), "--set=word=first", "--wait", "--timeout=300s"]
+    with subprocess.Popen(upgrade, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as helm:
+        try:
+            site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+            before = site.lab.get("--namespace", NAMESPACE, "secrets", "--selector=owner=helm")
+            said = rf"got process {helm.pid} \(\S+/helm .*upgrade.*expected its end within 5 s"
+            with pytest.raises(AssertionError, match=said):
+                site.play("-e", "helm_release_timeout_s=5", tasks=tasks)
+            assert site.lab.get("--namespace", NAMESPACE, "secrets", "--selector=owner=helm") == before
+        finally:
+            helm.terminate()
+    assert helm.returncode != 0
+    site.write(web=WEB)
+    assert [site.changes() for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("tasks", ["main", "remove"])
 def test_d7_a_removal_that_was_killed_is_resumed(site: Site, tasks: str) -> None:
     site.play()  # a Service of others keeps the namespace, and with it whatever the removal leaves
     site.lab.kubectl("--namespace", NAMESPACE, "create", "service", "clusterip", "others", "--tcp=80")
