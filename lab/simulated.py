@@ -30,7 +30,7 @@ TOLERATION = {"key": KEY, "operator": "Exists"}
 READY_S = 120
 SETTINGS = {  # by default four pods start at once: the nodes would be slower than the scheduler
     "apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration",
-    "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16},
+    "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16, "nodeLeaseParallelism": 16},
 }  # fmt: skip
 
 
