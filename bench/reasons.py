@@ -15,13 +15,13 @@ REASONS = {
         " half, and asks for the job's ConfigMap at each sync. More workers, another period, fewer scores, a higher"
         " limit of the scheduler bring nothing beyond the spread (`tuning`)"
     ),
-    "gangs.10x100.[br]*": "Both cores are busy, see above; shorter logs help most, see the tuned defaults",
+    "gangs.10x100.[br]*": "Both cores are busy, as with 100 gangs; shorter logs help most, see the tuned defaults",
     "nodes.site.changes": (
         "One of three runs repaired the mark of a Helm revision that the bench itself had left out; corrected since"
     ),
     "churn.memory.etcd": (
-        "etcd keeps what changed until the API server compacts it, each two minutes in the lab, and the last 10,000"
-        " entries of its log: memory that stops growing, later than halfway"
+        "etcd keeps what changed until the API server compacts it, which it did each five minutes in this result. The"
+        " lab has two minutes since; that was not measured again"
     ),
     "evidence.*": (
         "A difference of 1 % between two runs of half a minute is about their spread, which crosses the goal: in CPU"
@@ -32,7 +32,7 @@ REASONS = {
         " does not have it. Volcano and the other back-ends do not wait"
     ),
     "lab.ready": (
-        "Images are put in place and mounts made for each node before its programs start, which is Python's share; the"
+        "Probably the images and mounts of each node, which come before its programs: not measured by themselves. The"
         " shell loop has no certificates, users or proxies to make"
     ),
     "lab.second": (
@@ -54,7 +54,7 @@ REASONS = {
         "A copy of 55 kB takes a twentieth of a millisecond; a save also takes the state of random numbers and hands"
         " over to a thread"
     ),
-    "trainer.save.large.stall": ("The thread that writes holds Python's lock for a part of the next step"),
+    "trainer.save.large.stall": "Probably Python's lock, which the writing thread takes in the next step: not measured",
     "trainer.start.first": "Within the spread",
     "trainer.accuracy": "The goal was a quarter of the plain script's time, which no program can reach on these cores",
 }

@@ -14,7 +14,7 @@ from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from gangplank.cluster.client import Kube
 
@@ -70,6 +70,14 @@ class Seen:
         return len(self.pods) == sum(self.sizes.values()) and all(pod.running for pod in self.pods.values())
 
 
+def batches(answer: Any) -> Iterator[list[bytes]]:
+    """The changes of a watch as they come, from its open answer: of each chunk the lines that it completes."""
+    rest = b""
+    for chunk in answer.stream(amt=2**16):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield lines
+
+
 class Watch:
     """Follows the pods of the namespace in a thread; with `gang`, those of this one alone."""
 
@@ -96,10 +104,9 @@ class Watch:
         try:
             while not self.stopped.is_set():
                 query = {"watch": "true", "resourceVersion": self.version, "timeoutSeconds": "3"} | self.only
-                answer, rest = self.kube.open("GET", PODS, query=query), b""
-                for chunk in answer.stream(amt=2**16):
+                answer = self.kube.open("GET", PODS, query=query)
+                for lines in batches(answer):
                     at = time.monotonic()
-                    *lines, rest = (rest + chunk).split(b"\n")
                     for line in lines:
                         self.note(json.loads(line), at)
                     if self.stopped.is_set():

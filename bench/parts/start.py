@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.figures import Beside, figure, merged
+from bench.gangs.watch import batches
 from bench.part import BenchError, Lab, Part, playbook
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import JOB_LABEL
@@ -155,10 +156,9 @@ def placement(watch: Any) -> tuple[list[str], float, float]:
     A watch has a change for each. The times in a pod are whole seconds, and a poll may see both at once.
     """
     nodes: dict[str, str | None] = {}
-    exist, rest = 0.0, b""
+    exist = 0.0
     with contextlib.closing(watch):
-        for chunk in watch.stream(amt=2**16):
-            *full, rest = (rest + chunk).split(b"\n")
+        for full in batches(watch):
             for change in map(json.loads, full):
                 at, pod = time.time(), change["object"]
                 nodes[pod["metadata"]["name"]] = pod["spec"].get("nodeName")

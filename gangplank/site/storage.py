@@ -330,10 +330,11 @@ def left_classes(classes: Sequence[Fields], live: Sequence[Json], claims: Sequen
     rows: list[Json] = []
     left = _left(classes, live)
     another = any(item.get("default") for item in classes) or any(map(is_default, _of_others(live)))
-    needed_releases = {release_of(item) for item in left if _users(item, claims)}
+    users_of = {item["metadata"]["name"]: _users(item, claims) for item in left}
+    needed_releases = {release_of(item) for item in left if users_of[item["metadata"]["name"]]}
     for item in left:
         name, (release, namespace) = item["metadata"]["name"], release_of(item) or ("", "")
-        users = _users(item, claims)
+        users = users_of[name]
         got = f"a class of release {namespace}/{release}, of which storage_classes has none"
         expected = f"it removed once its volume claims are ({', '.join(users)})"
         expected = expected if users else "it removed, as no volume claim has it"

@@ -218,7 +218,7 @@ def _remove_dead(held: Path) -> None:
 
 
 def _lives(record: Any) -> bool:
-    """Whether the process of a lock's record lives, and is not another that has its number now."""
+    """Whether the process of a lock's record lives itself, neither a fork nor another that has its number now."""
     if not isinstance(record, dict):
         record = {"pid": record}  # of an earlier version
     return bool(record.items() <= process(record["pid"]).items())
@@ -228,8 +228,6 @@ def _appear(draft: Path, held: Path) -> None:
     """Give a draft its name; raises FileExistsError. A shared folder of a virtual machine may have no hard links."""
     try:
         os.link(draft, held)
-    except FileExistsError:
-        raise
     except OSError as error:
         if error.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}:
             raise
