@@ -70,7 +70,7 @@ class Workshop:
             del pinned[name]  # go.mod and go.sum say it; the time does not change a byte
         if part.copy:
             del pinned["copy"]["sum"]  # it proves the bytes, and the version names them
-        compilers = [self.root_place(*self._locked(part.compiler)).name] if part.compiler else []
+        compilers = [self.root_place(*self.locked(part.compiler)).name] if part.compiler else []
         for name in () if compilers else ("compiler", "libraries", "headers"):
             del pinned[name]  # most parts have none, and keep the keys that they had before there were any
         key = digest_of(RECIPE, pinned, f"go{self.pins.go_version}", *compilers, *recipe(part))
@@ -117,20 +117,20 @@ class Workshop:
         used = [image.root for part in parts for image in part.images] + [part.compiler for part in built]
         names_of_roots = dict.fromkeys([*roots, *filter(None, used)])
         costs = {part.title: part.build_s for part in built}
-        for root, packages in map(self._locked, names_of_roots):
+        for root, packages in map(self.locked, names_of_roots):
             if not self.root_place(root, packages).exists():
                 costs[root.title] = root.build_s
         self.progress = Progress(costs)
         if self.progress.estimate():
             self.say(f"{len(costs)} parts are not in the cache and will be built once")
 
-    def _locked(self, name: str) -> tuple[Root, Packages]:
+    def locked(self, name: str) -> tuple[Root, Packages]:
         """A root, and its packages in the lock."""
         return self.pins.roots[name], self.lock["roots"].get(name, {}).get("packages", {})
 
     def root(self, name: str) -> Path:
         """The folder with root.tar and packages.json of a Debian root, built if it is missing."""
-        root, locked = self._locked(name)
+        root, locked = self.locked(name)
         entry = self.lock["roots"].get(name, {})
         locked_target = self.root_place(root, locked)
         if locked_target.exists():
@@ -168,21 +168,27 @@ class Workshop:
             moves = ", ".join(f"{p} {old.get(p, ['none'])[0]} -> {new.get(p, ['none'])[0]}" for p in changed[:12])
             self.say(f"{name}: the archive has moved on: {moves}{' …' if len(changed) > 12 else ''}")
 
-    def image(self, part: Part, image: Image) -> dict[str, str]:
-        """The image's name, archive and digest; the archive is written if it is missing."""
-        files = {target: self._file(part, source) for source, target in image.binaries.items()}
+    def image_place(self, part: Part, image: Image, root: Path | None) -> tuple[Path, dict[str, Path]]:
+        """The image's folder in the cache, and path in the image -> file here; neither has to be built."""
+        files = {target: self.place(owner) / "bin" / name for target, owner, name in self._binaries(part, image)}
         for target, tree in image.trees.items():
             base = LAB.parent / tree
             sources = [path for path in sorted(base.iterdir()) if path.suffix in (".py", ".pth")]
             files |= {f"{target}/{path.name}": path for path in sources}
-        root = self.root(image.root) if image.root else None
         names = sorted(files.items())
         # The name of a part's folder identifies its content; only files of this checkout have to be read.
         built = [(target, path.parent.parent.name) for target, path in names if path.is_relative_to(self.home)]
         ours = [(target, path) for target, path in names if not path.is_relative_to(self.home)]
         key = digest_of(RECIPE, dataclasses.asdict(image), root.name if root else "", built, [n for n, _ in ours],
                         *[path for _, path in ours])  # fmt: skip
-        folder = self.home / "images" / f"{part.name}-{key}"
+        return self.home / "images" / f"{part.name}-{key}", files
+
+    def image(self, part: Part, image: Image) -> dict[str, str]:
+        """The image's name, archive and digest; the archive is written if it is missing."""
+        for _, owner, _ in self._binaries(part, image):
+            self.part(owner)
+        root = self.root(image.root) if image.root else None
+        folder, files = self.image_place(part, image, root)
         if not folder.exists():
             self._step(f"image {image.name}")
             with building(folder) as draft:
@@ -194,13 +200,15 @@ class Workshop:
                 digest = write_image(draft / "image.tar", image.name, layers, config)
                 (draft / "layer.tar").unlink(missing_ok=True)
                 (draft / "image.json").write_text(json.dumps({"name": image.name, "digest": digest}))
-                self._compare(image.name, self.lock["images"].get(image.name, {}), key, {"manifest": digest})
+                locked = self.lock["images"].get(image.name, {})
+                self._compare(image.name, locked, key_of(folder), {"manifest": digest})
         about = json.loads((folder / "image.json").read_text())
         return {**about, "archive": str(folder / "image.tar")}
 
-    def _file(self, part: Part, source: str) -> Path:
-        owner, _, name = source.rpartition("/")
-        return self.part(self.pins.parts[owner] if owner else part) / "bin" / name
+    def _binaries(self, part: Part, image: Image) -> list[tuple[str, Part, str]]:
+        """Path in the image, the part that has the binary (`part/name`, or this part), and its name there."""
+        split = [(target, *source.rpartition("/")[::2]) for source, target in image.binaries.items()]
+        return [(target, self.pins.parts[owner] if owner else part, name) for target, owner, name in split]
 
     def _note(self, what: str) -> None:
         self.built.append(what)
@@ -258,7 +266,7 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
 def relock(names: list[str], say: Say) -> None:
     """Build the named parts with their images and roots, and write their digests to lab/lock.json; raises PartError.
 
-    An image that carries the same folder as one of a named part is built and locked too.
+    An image that carries the same folder as one of a named part, or a binary of one, is built and locked too.
     Roots keep their locked packages while the archive has them. A root without an entry in the lock gets the newest.
     """
     home, pins = cache_home(), load_pins()
@@ -276,7 +284,7 @@ def relock(names: list[str], say: Say) -> None:
                 "packages": packages,
             }
         shop.lock = shop.lock | {"roots": lock["roots"]}  # the key of a part with a compiler has its root's packages
-        for part in (pins.parts[name] for name in with_shared_trees(pins, names)):
+        for part in (pins.parts[name] for name in with_sharers(pins, names)):
             if part.module:
                 folder = shop.part(part)
                 lock["parts"][part.name] = {"key": key_of(folder), "digests": digests_in(folder, "bin/*")}
@@ -289,11 +297,15 @@ def relock(names: list[str], say: Say) -> None:
         write_lock({section: {k: v for k, v in lock[section].items() if k in current[section]} for section in lock})
 
 
-def with_shared_trees(pins: Pins, names: list[str]) -> list[str]:
-    """The named parts, and those whose images carry a folder that an image of them carries: one edit changes both."""
+def with_sharers(pins: Pins, names: list[str]) -> list[str]:
+    """The named parts, and those whose images carry a folder that an image of them carries, or a binary of theirs."""
     trees = {tree for name in names for image in pins.parts[name].images for tree in image.trees.values()}
-    others = (name for name in pins.parts if name not in names)
-    return [*names, *(name for name in others for image in pins.parts[name].images if trees & {*image.trees.values()})]
+
+    def shares(image: Image) -> bool:
+        owners = {source.rpartition("/")[0] for source in image.binaries}
+        return bool(trees & {*image.trees.values()} or owners & {*names})
+
+    return [*names, *(name for name, part in pins.parts.items() if name not in names and any(map(shares, part.images)))]
 
 
 def _make(names: list[str], roots: tuple[str, ...], shop: Workshop) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from lab.build import parts as builder
 from lab.build.cache import sha256_file
 from lab.build.debian_root import Debs
 from lab.build.lock import key_of
-from lab.build.parts import Workshop, main, with_shared_trees
+from lab.build.parts import Workshop, main, with_sharers
 from lab.build.versions import Image, Part, Pins, Root, load_pins
 from lab.errors import PartError
 
@@ -45,8 +45,34 @@ def test_a_part_that_does_not_exist_is_one_message(words: list[str], capsys: pyt
 
 def test_an_edit_of_the_trainer_relocks_every_image_that_carries_it() -> None:
     pins = load_pins()
-    assert with_shared_trees(pins, ["trainer"]) == ["trainer", "torchvision"]
-    assert with_shared_trees(pins, ["etcd", "helm"]) == ["etcd", "helm"]
+    assert with_sharers(pins, ["trainer"]) == ["trainer", "torchvision"]
+    assert with_sharers(pins, ["containerd", "helm"]) == ["containerd", "helm"]
+
+
+def test_a_new_kubectl_relocks_every_image_that_carries_it() -> None:
+    pins = load_pins()
+    carriers = {part.name for part in pins.parts.values() for image in part.images if carries(image, "kubernetes")}
+    assert {"volcano", "volcano-before"} <= carriers
+    assert set(with_sharers(pins, ["kubernetes"])) == {"kubernetes", *carriers}
+
+
+def carries(image: Image, part: str) -> bool:
+    return any(source.startswith(f"{part}/") for source in image.binaries)
+
+
+def test_the_lock_has_every_part_and_image_as_the_pins_make_them(tmp_path: Path) -> None:
+    """Keys need no build: of a pin or a source file that was edited without `make relock`, each user is named here."""
+    pins, shop = load_pins(), Workshop(tmp_path, load_pins(), print, dry=True)
+    keys: dict[str, str] = {}
+    for part in pins.parts.values():
+        if part.module:
+            keys[part.name] = key_of(shop.place(part))
+        for image in part.images:
+            root = shop.root_place(*shop.locked(image.root)) if image.root else None
+            keys[image.name] = key_of(shop.image_place(part, image, root)[0])
+    locked = {name: entry["key"] for section in ("parts", "images") for name, entry in shop.lock[section].items()}
+    stale = sorted(name for name in keys.keys() | locked.keys() if keys.get(name) != locked.get(name))
+    assert not stale, "not as lab/lock.json says; run `make relock`"
 
 
 TINY = Part("tiny", "v1", images=(Image("example.org/tiny:1", ["sh"], links={"/bin/sh": "busybox"}),))
