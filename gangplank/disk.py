@@ -56,8 +56,9 @@ def move(source: Path, target: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a finished folder: first its name, so that an interruption does not leave half of it under that name."""
+    """Remove a finished folder, if it exists: first its name, so that an interruption leaves no half of it there."""
     unnamed = folder.with_name(f".{folder.name}.{GONE}")
     shutil.rmtree(unnamed, ignore_errors=True)  # of an interrupted run
-    move(folder, unnamed)
-    shutil.rmtree(unnamed)
+    if folder.exists():
+        move(folder, unnamed)
+        shutil.rmtree(unnamed)

@@ -77,7 +77,8 @@ def write(path: Path, text: str, mode: int = 0o666) -> None:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             file.write(text)
         rename(draft, place)
-    except OSError:
+    except OSError as error:
         with contextlib.suppress(OSError):
             draft.unlink()
+        error.filename = str(path)  # a full disk has none, and nobody knows the draft
         raise

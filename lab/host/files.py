@@ -33,17 +33,19 @@ class Change:
     secret: bool
 
 
-def write(path: Path, data: bytes, mode: int) -> None:
-    """Write `data` to `path` with exactly `mode`; its folder must exist."""
+def write(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
+    """Write `data` to `path` with exactly `mode`, and `owner` (user, group) if any; its folder must exist."""
     draft = path.with_name(f".{path.name}.gangplank")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+            if owner:
+                os.fchown(stream.fileno(), *owner)
             os.fchmod(stream.fileno(), mode)
             stream.write(data)
         rename(draft, path)
     except OSError as error:
         draft.unlink(missing_ok=True)
-        error.filename = error.filename or str(path)  # a full disk has none
+        error.filename = str(path)  # a full disk has none, and nobody knows the draft
         raise
 
 

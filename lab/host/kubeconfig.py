@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from gangplank.disk import move
 from gangplank.errors import Problem
 from gangplank.processes import process
 from gangplank.wait import late, polls
@@ -268,7 +269,7 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
 
 
 def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
-    """Add (with `admin`) or remove the context; return whether the file had to change. An emptied file is removed.
+    """Add (with `admin`) or remove the context; return whether the file had to change. With nothing left it is removed.
 
     The lab's own file, which $KUBECONFIG may name, stays as it is.
     """
@@ -296,22 +297,25 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it; each gets the owner of the one above: with `sudo -E`, not root."""
+    """Make a folder and those above it; each has the owner of the one above from its first moment, not root."""
     if not folder.exists():
         _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True, mode=0o700)
-        _give(folder, folder.parent.stat())
+        draft = folder.with_name(f".{folder.name}.gangplank")
+        draft.mkdir(exist_ok=True, mode=0o700)
+        if owner := _owner(folder.parent.stat()):
+            os.chown(draft, *owner)
+        move(draft, folder)
 
 
-def _give(path: Path, owner: os.stat_result) -> None:
-    """Give a file or folder that root has made to an owner."""
-    if os.geteuid() == 0:
-        os.chown(path, owner.st_uid, owner.st_gid)
+def _owner(like: os.stat_result) -> tuple[int, int] | None:
+    """The user and group of a file that root makes for them, as with `sudo -E`; None for those of this process."""
+    return (like.st_uid, like.st_gid) if os.geteuid() == 0 else None
 
 
 def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> None:
     """Write the text so that its content is `after`."""
-    if not adding and not any(after[part] for part in LISTS) and "#" not in text and not path.is_symlink():
+    empty = not any(value for name, value in after.items() if name not in ("apiVersion", "kind"))
+    if not adding and empty and "#" not in text and not path.is_symlink():
         path.unlink()
         return
     try:
@@ -324,5 +328,5 @@ def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> Non
         raise KubeconfigError(str(problem))
     target = path.resolve()
     old = target.stat() if target.exists() else None
-    write(target, result.encode(), old.st_mode & 0o7777 if old else 0o600)
-    _give(target, old or target.parent.stat())
+    mode = old.st_mode & 0o7777 if old else 0o600
+    write(target, result.encode(), mode, _owner(old or target.parent.stat()))

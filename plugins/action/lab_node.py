@@ -41,7 +41,7 @@ class ActionModule(LabAction):
     }
     REQUIRED_IF: ClassVar = [
         ("state", "present", ["nodes", "tree", "host_address", "services"]),
-        ("state", "absent", ["name"]),
+        ("state", "absent", ["name", "folder"]),
         ("state", "no_lab", ["folder"]),
     ]
 
@@ -51,8 +51,11 @@ class ActionModule(LabAction):
             remove = node.lab_exists if self.dry else node.remove_lab
             return {"changed": remove(Path(arguments["folder"]), keep=arguments["keep"])}
         if arguments["state"] == "absent":
-            name = arguments["name"]
-            return {"changed": name in node.lab_nodes() if self.dry else node.remove_node(name)}
+            name, folder = arguments["name"], Path(arguments["folder"])
+            if self.dry:
+                return {"changed": name in node.lab_nodes() or folder.exists()}
+            existed = node.remove_node(name)
+            return {"changed": node.remove_files(folder) or existed}
         if self.dry:
             return {"changed": not {item["name"] for item in arguments["nodes"]} <= set(node.lab_nodes())}
         return self.ensure(arguments)

@@ -130,11 +130,14 @@ def kill_program(lab: Lab, name: str) -> None:
 
 
 def kill_in_pods(comm: str) -> None:
-    """SIGKILL to a program that runs in a pod."""
+    """SIGKILL to a program that runs in a pod; it has to run."""
+    killed = 0
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (place / "comm").read_text().strip() == comm[:15] and "gangplank" in (place / "cgroup").read_text():
                 os.kill(int(place.name), signal.SIGKILL)
+                killed += 1
+    assert killed, f"no {comm} runs in a pod"
 
 
 def lose_rank(jobs: Sequence[Job]) -> None:

@@ -83,7 +83,8 @@ def test_d11_a_full_disk_at_any_write_is_one_error_and_leaves_no_half_file(tmp_p
     full = [problem for problem, _, _ in outcomes if problem]
     assert full
     assert outcomes[-1][0] == "", "there is space for all of it"
-    assert all(problem.startswith("No space left on device: ") for problem in full), full
+    assert all(problem.startswith(f"No space left on device: {tmp_path}/") for problem in full), full
+    assert not any("/." in problem.removeprefix(str(tmp_path)) for problem in full), "nobody knows a draft's name"
     assert [halves for _, halves, _ in outcomes if halves] == []
     if writer == "the report of a training":
         assert all(text == ("old" if problem else "pag") for problem, _, text in outcomes)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import json
+import math
 import os
 import random
 import signal
 import tempfile
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -128,14 +129,18 @@ def steps(scene: str) -> int:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A sample of the steps; in the sweep all of them, whose number only a run can say."""
     if sweeping("host-kills"):
-        cases = [(scene, n) for scene in SCENES for n in range(1, steps(scene) + 1)]
+        counts = [(scene, steps(scene)) for scene in SCENES]
+        cases = [(scene, Fraction(n, all_of)) for scene, all_of in counts for n in range(1, all_of + 1)]
+        names = [f"D1 {scene} {share * steps(scene)}" for scene, share in cases]
     else:
-        cases = list(itertools.product(SCENES, random.Random(SEED).sample(range(1, 5), SAMPLE)))
-    metafunc.parametrize(("scene", "step"), cases, ids=[f"D1 {scene} {step}" for scene, step in cases])
+        chance = random.Random(SEED)
+        cases = [(scene, Fraction(n, 100)) for scene in SCENES for n in sorted(chance.sample(range(1, 101), SAMPLE))]
+        names = [f"D1 {scene} at {share * 100} percent" for scene, share in cases]
+    metafunc.parametrize(("scene", "share"), cases, ids=names)
 
 
-def test_d1_a_killed_start_or_change_of_the_labs_programs_converges(scene: str, step: int) -> None:
-    report = killed(scene, step)
+def test_d1_a_killed_start_or_change_of_the_labs_programs_converges(scene: str, share: Fraction) -> None:
+    report = killed(scene, math.ceil(share * steps(scene)))
     assert report["first"] == -signal.SIGKILL, report
     assert report["second"] == 0, report
     assert report["live"] == sorted([*NEW.values(), "supervisord"]), "each program runs once"

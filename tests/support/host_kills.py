@@ -43,6 +43,7 @@ CHANGES = {
     "os.mkdir": 0, "os.remove": 0, "os.rmdir": 0, "os.chmod": 0, "os.chown": 0, "os.truncate": 0,
     "os.rename": 1, "os.link": 1, "os.symlink": 1,
 }  # fmt: skip
+USER = 65534  # of the kubeconfig
 SYSCTLS = ("ipv4/conf", "ipv4/ip_forward", "ipv6/conf", "bridge")
 
 
@@ -138,6 +139,8 @@ def prepare(scratch: Path) -> None:
     (blobs / "a").write_text("a blob")
     (scratch / "stores/one/images.json").write_text('{"a": "sha256:1"}')
     (scratch / "user/config").write_text("# mine\n" + kubeconfig.EMPTY)
+    for path in (scratch / "user", scratch / "user/config"):
+        os.chown(path, USER, USER)
 
 
 def configure(scratch: Path) -> bool:
@@ -247,13 +250,14 @@ def facts_of_mounts(mountinfo: str) -> list[str]:
 
 
 def facts_of_files(folder: Path) -> list[str]:
-    """Each path with its mode and its content."""
+    """Each path with its mode, its owner and its content."""
     paths = sorted(folder.rglob("*")) if folder.exists() else []
     lines = []
     for path in paths:
         text = path.read_text().replace(str(folder), "SCRATCH") if path.is_file() else ""
         drawn = re.sub(r"[\w+/=]{40,}(\n[\w+/=]+(?=\n))*", "KEY", text)  # of each run, as certificates are
-        lines.append(f"{path} {path.lstat().st_mode:o} {drawn}")
+        status = path.lstat()
+        lines.append(f"{path} {status.st_mode:o} {status.st_uid}:{status.st_gid} {drawn}")
     return lines
 
 
