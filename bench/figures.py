@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Better = Literal["less", "more"]
+WORSE = 0.1  # of a figure: less is no news
 
 
 @dataclass(frozen=True)
@@ -184,15 +185,18 @@ def read(folder: Path) -> dict[str, Result]:
 
 
 def is_worse(old: Figure, new: Figure) -> bool:
-    """Whether a figure became worse by more than both spreads explain. A single round has no spread to explain any.
+    """Whether a figure became worse by a tenth, and by more than both spreads explain.
+
+    Of three rounds each, one figure in twenty has spreads that do not meet by chance alone. A single round has no
+    spread to explain anything.
 
     >>> before = figure("a", "", "s", [1.0, 1.1, 1.2])
-    >>> [is_worse(before, figure("a", "", "s", after)) for after in ([1.15, 1.3, 1.4], [1.3, 1.4, 1.5])]
-    [False, True]
+    >>> [is_worse(before, figure("a", "", "s", after)) for after in ([1.15, 1.3, 1.4], [1.3, 1.4, 1.5], [1.21] * 3)]
+    [False, True, False]
     >>> is_worse(figure("a", "", "s", [1.0]), figure("a", "", "s", [1.3, 1.4]))
     False
     """
-    if min(old.rounds, new.rounds) < 2:
+    if min(old.rounds, new.rounds) < 2 or abs(new.value - old.value) <= abs(old.value) * WORSE:
         return False
     if new.better == "less":
         return new.spread[0] > old.spread[1]

@@ -62,7 +62,17 @@ def beside(one: Figure, it: Beside | None) -> str:
     if not it:
         return ""
     ratio = f", {number(one.value / it.value)} x" if it.value else ""
-    return f"{it.name}: {number(it.value)} ({ranged(it.spread)}){ratio}"
+    return f"{it.name}: {number(it.value)}{in_brackets(it.spread)}{ratio}"
+
+
+def in_brackets(spread: tuple[float, float]) -> str:
+    """A spread behind its median; empty without one, as of a single round."""
+    return f" ({ranged(spread)})" if spread[0] != spread[1] else ""
+
+
+def valued(one: Figure) -> str:
+    """A figure with its unit and its spread."""
+    return f"{number(one.value)} {one.unit}".rstrip() + in_brackets(one.spread)
 
 
 def run_of(one: Figure) -> str:
@@ -76,15 +86,20 @@ def titles(figures: Sequence[Figure]) -> list[str]:
     return [one.title + (f", in {one.unit}" if counts[one.title] > 1 else "") for one in figures]
 
 
+def cores(result: Result) -> str:
+    """On how many processors of which kind it was measured."""
+    return f"{result.machine['cores']} cores ({result.machine['processor']})"
+
+
 def section(name: str, title: str, result: Result) -> str:
     """A part of the page."""
     rows = [
-        (title + run_of(one), f"{number(one.value)} {one.unit}", ranged(one.spread), str(one.rounds),
-         beside(one, one.peer), beside(one, one.floor), outcome(one))
+        (title + run_of(one), f"{number(one.value)} {one.unit}".rstrip(), ranged(one.spread) if one.rounds > 1 else "",
+         str(one.rounds), beside(one, one.peer), beside(one, one.floor), outcome(one))
         for title, one in zip(titles(result.figures), result.figures, strict=True)
     ]  # fmt: skip
     about = result.machine
-    where = f"{about['cores']} cores ({about['processor']}), {about['memory_gib']} GiB, {about['kernel']}"
+    where = f"{cores(result)}, {about['memory_gib']} GiB, {about['kernel']}"
     head = ["figure", "median", "spread", "rounds", "peer", "floor", "goal"]
     return "\n\n".join(
         [
@@ -108,21 +123,21 @@ def tuned(results: Mapping[str, Result]) -> str:
     for one in TUNED.values():
         who = (f"[{one.home}](../{one.home}/README.md)", listed(one.ours), listed(one.upstream))
         shown = [by_id[key] for key in one.figures if key in by_id]
-        rows += [(*who, it.title, beside(it, it.peer), f"{number(it.value)} {it.unit} ({ranged(it.spread)})")
-                 for it in shown] or [(*who, "not measured yet", "", "")]  # fmt: skip
+        cells = [(it.title, beside(it, it.peer), valued(it)) for it in shown] or [("not measured yet", "", "")]
+        rows += [(*(("", "", "") if at else who), *row) for at, row in enumerate(cells)]
     return table(["where", "ours", "upstream's", "figure", "before", "after"], rows)
 
 
 def missed(results: Mapping[str, Result]) -> str:
-    """The goals that are missed, each with its reason."""
-    rows = [
-        (f"[{name}](#{name})", one.title, f"{number(one.value)} {one.unit} ({ranged(one.spread)})", limit(one),
-         reason(one) or "not known yet")
-        for name, result in results.items()
-        for one in result.figures
-        if one.met is False
-    ]  # fmt: skip
-    return table(["part", "figure", "median", "goal", "why it is missed"], rows) if rows else "None."
+    """The goals that are missed, those of a part with one reason together."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for name, result in results.items():
+        for one in result.figures:
+            if one.met is False:
+                line = f"{one.title}: {valued(one)}, goal {limit(one)}"
+                cases.setdefault((name, reason(one) or "not known yet"), []).append(line)
+    rows = [(f"[{name}](#{name})", "<br>".join(lines), why) for (name, why), lines in cases.items()]
+    return table(["part", "figures", "why they miss their goal"], rows) if rows else "None."
 
 
 def reached(results: Mapping[str, Result]) -> str:
@@ -141,18 +156,25 @@ def page(results: Mapping[str, Result]) -> str:
     ]  # fmt: skip
     missing = [f"`{name}`" for name in every if name not in results]
     return "\n\n".join(filter(None, [
-        table(["part", "what it measures", "minutes", "lab", "quiet machine", "usual"], declared),
-        f"Without a result: {', '.join(missing)}." if missing else "",
         f"## In short\n\n{headlines(results)}",
         f"## Missed goals\n\n{reached(results)} The others:\n\n{missed(results)}",
         f"## Tuned defaults\n\n{TUNED_ARE}\n\n{tuned(results)}",
         *(section(name, part.title, results[name]) for name, part in every.items() if name in results),
+        "## Parts",
+        table(["part", "what it measures", "minutes", "lab", "quiet machine", "usual"], declared),
+        f"Without a result: {', '.join(missing)}." if missing else "",
     ]))  # fmt: skip
 
 
 def headlines(results: Mapping[str, Result]) -> str:
     """The figures of README.md."""
     by_id = {one.id: one for result in results.values() for one in result.figures}
+    machines: dict[str, list[str]] = {}
+    for result in results.values():
+        shown = [one.title for one in result.figures if one.id in HEADLINES]
+        machines.setdefault(cores(result), []).extend(shown)
+    where = sorted(((kind, shown) for kind, shown in machines.items() if shown), key=lambda item: -len(item[1]))
+    others = [f"{'; '.join(shown)}: on {kind}" for kind, shown in where[1:]]
     rows = [
         (by_id[key].title, f"{number(by_id[key].value)} {by_id[key].unit}", beside(by_id[key], by_id[key].peer),
          beside(by_id[key], by_id[key].floor), outcome(by_id[key]))
@@ -161,6 +183,7 @@ def headlines(results: Mapping[str, Result]) -> str:
     ]  # fmt: skip
     missing = [f"`{key}`" for key in HEADLINES if key not in by_id]
     return "\n\n".join(filter(None, [
+        f"Measured on {where[0][0]}. {''.join(f'{line}. ' for line in others)}".strip() if where else "",
         table(["figure", "median", "peer", "floor", "goal"], rows) if rows else "",
         f"Without a result so far: {', '.join(missing)}." if missing else "",
     ]))  # fmt: skip

@@ -62,6 +62,21 @@ def spent(before: dict[tuple[int, str], float], after: dict[tuple[int, str], flo
     return seconds
 
 
+def machine() -> tuple[float, float]:
+    """Ticks of all processors so far: those in which one was idle, and all of them (proc(5), /proc/stat)."""
+    fields = [float(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return fields[3] + fields[4], sum(fields)
+
+
+def idle_share(before: tuple[float, float], after: tuple[float, float]) -> float:
+    """The percentage of ticks in which a processor was idle.
+
+    >>> idle_share((10, 100), (15, 200))
+    5.0
+    """
+    return 100 * (after[0] - before[0]) / max(after[1] - before[1], 1)
+
+
 def requests(kube: Kube) -> dict[str, float]:
     """Requests that the API server has answered so far, by what they did: "POST pods/binding", "POST pods, refused"."""
     with contextlib.closing(kube.open("GET", "/metrics")) as answer:

@@ -37,6 +37,8 @@ class Start:
     """CPU time of the lab's programs meanwhile."""
     requests: Mapping[str, float] = field(default_factory=dict)
     """Requests to the API server meanwhile, by what they did."""
+    idle: float = 0.0
+    """The share of the machine's processors that nothing used meanwhile, in percent."""
 
     @property
     def refused(self) -> float:

@@ -85,7 +85,7 @@ class Watch:
         self.kube, self.seen = kube, Seen(sizes)
         self.only = {"labelSelector": f"{JOB_LABEL}={gang}"} if gang else {}
         self.stopped, self.failed = threading.Event(), list[Exception]()
-        self.thread = threading.Thread(target=self.follow)
+        self.thread = threading.Thread(target=self.follow, daemon=True)
 
     def __enter__(self) -> Self:
         start = self.kube.call("GET", PODS, query=self.only)
@@ -96,8 +96,7 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stopped.set()
-        self.thread.join()
+        self.stopped.set()  # the thread ends with the next change or within 3 s, which is no part of a start
 
     def follow(self) -> None:
         """Read changes until the block ends."""

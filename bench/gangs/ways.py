@@ -11,7 +11,7 @@ from bench.gangs.bare_client import replayed
 from bench.gangs.jobs import plain_job, volcano_job
 from bench.gangs.place import JOBS, VOLCANO_JOBS, cleared, forgotten, still
 from bench.gangs.start import Start, started
-from bench.programs import requests, spent, ticks
+from bench.programs import idle_share, machine, requests, spent, ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,10 +56,10 @@ def once(volcano: Volcano, way: Way, shape: tuple[int, int]) -> Start:
         cleared(volcano.kube)
     still(volcano.kube)
     forgotten(volcano.kube)
-    before, asked = ticks(), requests(volcano.kube)
+    asked, before, idle = requests(volcano.kube), ticks(), machine()
     start = way.start(shape)
-    cpu_s, now = spent(before, ticks()), requests(volcano.kube)
+    cpu_s, unused, now = spent(before, ticks()), idle_share(idle, machine()), requests(volcano.kube)
     more = {name: count - asked.get(name, 0.0) for name, count in now.items()}
-    start = dataclasses.replace(start, cpu_s=cpu_s, requests=more)
+    start = dataclasses.replace(start, cpu_s=cpu_s, requests=more, idle=unused)
     cleared(volcano.kube)
     return start

@@ -4,7 +4,7 @@ memcpy: seconds to copy a checkpoint's tensors (weights and momenta) once into m
 training steps, as a save has to: what a step has pushed out of the caches is slower to copy. By the same means, one
 call of torch for all tensors.
 start: seconds of the import of torch, to connect to a store, to load the data and to make and wrap a network, and of
-its first step, all in one process.
+its first step, all in one process; and the time of the machine's clock at the end of each.
 """
 
 import json
@@ -17,7 +17,7 @@ BEGAN = time.perf_counter()
 import torch
 import torch.distributed as dist
 
-IMPORT_S = time.perf_counter() - BEGAN
+IMPORT_S, IMPORTED = time.perf_counter() - BEGAN, time.time()
 sys.path.insert(0, "/opt/gangplank/trainer")
 from config import Config
 from data import load
@@ -51,16 +51,17 @@ else:
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False,
                           timeout=timedelta(seconds=20))
     dist.TCPStore("127.0.0.1", store.port, is_master=False, use_libuv=False, timeout=timedelta(seconds=20))
-    connect = time.perf_counter() - began
+    connect, connected = time.perf_counter() - began, time.time()
     dist.init_process_group("gloo", store=dist.PrefixStore("x", store), rank=0, world_size=1)
     began = time.perf_counter()
     data = load("digits", 1)
     net = Net(size, data.classes, 0.0)
     ddp = DistributedDataParallel(Trainee(net))
     optimizer = make_optimizer(Config(), net)
-    ready = time.perf_counter()
+    ready, loaded = time.perf_counter(), time.time()
     ddp(data.train_x[:32], data.train_y[:32], 32, False).backward()
     optimizer.step()
     seconds = {"import": IMPORT_S, "connect": connect, "data": ready - began, "step": time.perf_counter() - ready}
-    print(json.dumps({"event": "alone", **seconds}))
+    ends = {"import": IMPORTED, "connect": connected, "data": loaded, "step": time.time()}
+    print(json.dumps({"event": "alone", **seconds, "ends": ends}))
     dist.destroy_process_group()

@@ -177,7 +177,7 @@ def measure(setting: Setting) -> Iterator[Figure]:
         rounds = [(answer_s(seed, case)[1], read_s(seed, case)) for seed in range(ROUNDS)]
         both, read = zip(*rounds, strict=True)
         setting.say(f"{case.title}: {ROUNDS} clusters")
-        floor = Beside.of("the same objects read from JSON", read)
-        yield figure(f"fit.{name}", f"fit and why, {case.title}", "s", both, floor=floor, goal=LIMIT_S)
+        peer = Beside.of("the same objects read from JSON", read)  # which is no part of it
+        yield figure(f"fit.{name}", f"fit and why, {case.title}", "s", both, peer=peer, goal=LIMIT_S)
     for nodes, pods in EXACT.items():
         yield exact_figure(setting, nodes, pods)

@@ -71,6 +71,10 @@ def figures(shape: str, starts: Mapping[str, Sequence[Start]]) -> Iterator[Figur
     theirs = Beside.of("upstream's values", [one.refused for one in starts["upstream"]])
     yield figure(f"gangs.{shape}.refused", f"{title}, {REFUSED}", "", [one.refused for one in starts["ours"]],
                  peer=theirs)  # fmt: skip
+    idle = {way: [one.idle for one in rows] for way, rows in starts.items()}
+    yield figure(f"gangs.{shape}.idle", f"{title}, processors idle meanwhile", "%", idle["ours"],
+                 peer=Beside.of("upstream's values", idle["upstream"]),
+                 floor=Beside.of("bare client", idle["floor"]))  # fmt: skip
     yield from where_it_goes(shape, title, starts)
 
 

@@ -26,7 +26,7 @@ PART = Part("How time and memory grow with teams and pods", minutes=12, usual=Fa
 ROUNDS = 3
 PODS = (1000, 10_000, 100_000)
 BACKEND = "volcano"
-CLUSTERS = (100, 1000, 10_000)  # pods; a tenth as many nodes
+CLUSTERS = (1000, 10_000, 100_000)  # pods; a tenth as many nodes
 TEAMS = (10, 100, 1000)
 
 

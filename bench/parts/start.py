@@ -212,9 +212,10 @@ def bare(kube: Kube) -> dict[str, float]:
     last(kube, names, '"event": "alone"')
     alone = [json.loads(line) for name in names for _, line in lines(kube, name) if line.startswith("{")]
     gone(kube)
-    each = {f"floor.{name}": max(row[name] for row in alone) for name in ("import", "connect", "data", "step")}
-    stages = {"api": exist - begin, "scheduling": placed - exist, "container": started - placed}
-    return {f"floor.{name}": value for name, value in stages.items()} | each
+    ends = {"api": exist, "scheduling": placed, "container": started}
+    ends |= {name: max(row["ends"][name] for row in alone) for name in ("import", "connect", "data", "step")}
+    pairs = zip(ends.items(), [begin, *ends.values()], strict=False)
+    return {f"floor.{name}": end - before for (name, end), before in pairs}
 
 
 def measure(setting: Setting) -> Iterator[Figure]:

@@ -291,7 +291,7 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
     assert page.stale(root) == [page.PAGE, page.FAULTS, page.README, "docs/bench/fit.svg"]
     page.write(root)
     assert page.stale(root) == []
-    row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8 (8 to 8), 1.38 x |"
+    row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8, 1.38 x |"
     row += " at most 9 (a third): **missed** |"
     assert row in (root / page.README).read_text().splitlines()
     text = (root / page.PAGE).read_text()
@@ -304,12 +304,20 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
 
 def test_a_missed_goal_has_its_reason_at_the_top_of_the_page() -> None:
     text = page.missed({"gangs": result(), "fit": result(figure("fit.x", "x", "s", [2.0], goal=1))})
-    row = "| [gangs](#gangs) | 10 gangs <of> 100 pods | 11 s (10 to 12) | at most 9 (a third) | Both cores are busy"
+    row = "| [gangs](#gangs) | 10 gangs <of> 100 pods: 11 s (10 to 12), goal at most 9 (a third) | Both cores are busy"
     assert any(line.startswith(row) for line in text.splitlines())
     assert text.endswith("| not known yet |")
     assert page.missed({}) == "None."
     torn = figure("gangs.10x100.bound", "partial gangs", "", [1.0], goal=0)
     assert page.missed({"gangs": result(torn)}).endswith("| not known yet |"), "no reason excuses what must not happen"
+
+
+def test_the_headlines_say_on_which_machine_each_was_measured() -> None:
+    first, second, *_ = (figure(key, key, "s", [1.0]) for key in page.HEADLINES)
+    other = result(second)
+    other = dataclasses.replace(other, machine={**other.machine, "processor": "another"})
+    text = page.headlines({"a": result(first), "b": other})
+    assert text.startswith(f"Measured on 2 cores (one). {second.title}: on 2 cores (another).\n\n")
 
 
 def test_figures_of_one_title_are_named_by_their_unit_too() -> None:

@@ -134,6 +134,7 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
         done.append("ticks")
         return {(1, "etcd"): float(len(done))}
 
+    monkeypatch.setattr(ways, "machine", lambda: (5.0 * len(done), 10.0 * len(done)))
     monkeypatch.setattr(ways, "ticks", ticks)
     monkeypatch.setattr(ways, "requests", lambda _: {"POST pods": 2.0 * len(done), "GET pods": 1.0})
     for name in ("still", "forgotten", "cleared"):
@@ -142,7 +143,7 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
     values: Any = "upstream"
     for _ in range(2):
         one = once(release, Way(start, values), (10, 100))
-        assert (one.cpu_s, one.requests) == ({"etcd": 2.0}, {"POST pods": 4.0, "GET pods": 0.0})
+        assert (one.cpu_s, one.requests, one.idle) == ({"etcd": 2.0}, {"POST pods": 6.0, "GET pods": 0.0}, 50.0)
     one_start = ["still", "forgotten", "ticks", (10, 100), "ticks", "cleared"]
     assert done == ["use upstream", (1, 1), "cleared", *one_start, "use upstream", *one_start]
     once(release, Way(start), (10, 100))

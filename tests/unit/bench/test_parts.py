@@ -143,10 +143,12 @@ class Namespace:
 
 
 def test_the_bare_pods_of_the_floor_may_have_every_node_as_those_of_jobs_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = json.dumps({"event": "alone", "import": 1.0, "connect": 1.0, "data": 1.0, "step": 1.0})
-    monkeypatch.setattr(start, "lines", lambda *_: [(1.0, "started"), (2.0, alone)])
+    alone = json.dumps({"event": "alone", "ends": {"import": 3.0, "connect": 4.0, "data": 6.0, "step": 6.5}})
+    monkeypatch.setattr(start, "lines", lambda *_: [(2.0, "started"), (7.0, alone)])
     kube: Any = Namespace()
-    start.bare(kube)
+    floors = start.bare(kube)
+    assert [*floors] == [f"floor.{name}" for name in start.FLOORS]
+    assert [floors[f"floor.{name}"] for name in ("import", "connect", "data", "step")] == [1.0, 1.0, 2.0, 0.5]
     assert len(kube.pods) == start.RANKS
     assert not any({"nodeSelector", "nodeName", "affinity"} & pod["spec"].keys() for pod in kube.pods)
 
