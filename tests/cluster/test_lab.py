@@ -535,7 +535,15 @@ def test_a_lab_that_was_asked_to_keep_its_data_comes_back_as_the_same_cluster(
     lab.kubectl("delete", "pod/kept", "pvc/kept", "pv/kept", "--now")
 
 
-def test_a_misspelt_wish_to_keep_removes_nothing(lab: Lab) -> None:
+@pytest.mark.parametrize(("value", "message"), [
+    ("lab_cluster_keep=ture", "not a valid boolean"),
+    ("lab_cluster_folder=MINE", "with other files in it, expected the folder of a lab"),
+])  # fmt: skip
+def test_d9_a_misspelt_wish_to_keep_and_a_folder_of_the_users_remove_nothing(
+    lab: Lab, tmp_path: Path, value: str, message: str
+) -> None:
+    (tmp_path / "mine").write_text("precious")
+
     def kept() -> dict[str, Any]:
         with lab.supervisor() as server:
             supervisord = server.getPID()
@@ -546,9 +554,10 @@ def test_a_misspelt_wish_to_keep_removes_nothing(lab: Lab) -> None:
 
     lab.wait("the lab as it was", lambda: settled(lab))
     kept_before = kept()
-    with pytest.raises(AssertionError, match="not a valid boolean"):
-        lab.playbook("playbooks/lab-down.yml", "-e", "lab_cluster_keep=ture")
+    with pytest.raises(AssertionError, match=message):
+        lab.playbook("playbooks/lab-down.yml", "-e", value.replace("MINE", str(tmp_path)))
     assert kept() == kept_before
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"mine": "precious"}
     lab.wait("the lab as it was", lambda: settled(lab))
 
 
