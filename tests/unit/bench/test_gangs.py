@@ -196,9 +196,10 @@ def test_a_start_waits_until_nothing_writes_what_belongs_to_the_last_one(monkeyp
     def counts(_: Any) -> dict[str, float]:
         looks.append(len(looks))
         always = dict.fromkeys(("PUT leases", "PATCH nodes/status", "GET pods", "LIST events"), float(len(looks)))
-        return always | {"POST events": min(len(looks), 5.0), "POST pods, refused": 1.0, "PATCH pods/status": 7.0}
+        return always | {"PATCH events": min(len(looks), 5.0), "POST pods, refused": 1.0, "PATCH pods/status": 7.0}
 
     monkeypatch.setattr(place, "requests", counts)
+    monkeypatch.setattr(place, "reported", lambda _: {"events of bench-gangs": 3.0})
     monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
     place.still(cast("Any", None))
     assert len(looks) == 5 + place.STILL
@@ -206,11 +207,22 @@ def test_a_start_waits_until_nothing_writes_what_belongs_to_the_last_one(monkeyp
 
 def test_requests_that_never_end_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     count = itertools.count()
-    monkeypatch.setattr(place, "requests", lambda _: {"POST events": next(count), "PUT jobs/status": 2.0})
+    monkeypatch.setattr(place, "requests", lambda _: {"PATCH events": next(count), "PUT jobs/status": 2.0})
+    monkeypatch.setattr(place, "reported", lambda _: {"events of bench-gangs": next(count)})
     monkeypatch.setattr(place, "polls", lambda *_: iter(range(9)))
-    expected = "API server: got POST events, expected no request of the last run within 300 s"
+    expected = "API server: got PATCH events, events of bench-gangs, expected no request of the last run within 300 s"
     with pytest.raises(BenchError, match=expected):
         place.still(cast("Any", None))
+
+
+def test_what_the_cluster_reports_on_new_nodes_is_of_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For 1,000 of them it lasts ten minutes."""
+    count = itertools.count()
+    monkeypatch.setattr(place, "requests", lambda _: {"POST events": next(count), "PATCH nodes": next(count)})
+    monkeypatch.setattr(place, "polls", lambda *_: iter(range(9)))
+    kube: Any = SimpleNamespace(call=lambda *_, **__: {"items": [{}], "metadata": {"remainingItemCount": 41}})
+    assert place.reported(kube) == {"events of bench-gangs": 42}
+    place.still(kube)
 
 
 CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
@@ -287,7 +299,8 @@ class Full:
             self.largest = max(self.largest, min(self.events, page))
             if method == "DELETE":
                 self.events -= min(self.events, page)
-            return {"items": [None] * min(self.events, page)}
+            left = {"remainingItemCount": self.events - page} if self.events > page else {}
+            return {"items": [None] * min(self.events, page), "metadata": left}
         return {"items": []}
 
 
