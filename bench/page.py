@@ -70,9 +70,14 @@ def in_brackets(spread: tuple[float, float]) -> str:
     return f" ({ranged(spread)})" if spread[0] != spread[1] else ""
 
 
+def amount(one: Figure) -> str:
+    """A figure with its unit, if it has one."""
+    return f"{number(one.value)} {one.unit}".rstrip()
+
+
 def valued(one: Figure) -> str:
     """A figure with its unit and its spread."""
-    return f"{number(one.value)} {one.unit}".rstrip() + in_brackets(one.spread)
+    return amount(one) + in_brackets(one.spread)
 
 
 def run_of(one: Figure) -> str:
@@ -94,8 +99,8 @@ def cores(result: Result) -> str:
 def section(name: str, title: str, result: Result) -> str:
     """A part of the page."""
     rows = [
-        (title + run_of(one), f"{number(one.value)} {one.unit}".rstrip(), ranged(one.spread) if one.rounds > 1 else "",
-         str(one.rounds), beside(one, one.peer), beside(one, one.floor), outcome(one))
+        (title + run_of(one), amount(one), ranged(one.spread) if one.rounds > 1 else "", str(one.rounds),
+         beside(one, one.peer), beside(one, one.floor), outcome(one))
         for title, one in zip(titles(result.figures), result.figures, strict=True)
     ]  # fmt: skip
     about = result.machine
@@ -176,7 +181,7 @@ def headlines(results: Mapping[str, Result]) -> str:
     where = sorted(((kind, shown) for kind, shown in machines.items() if shown), key=lambda item: -len(item[1]))
     others = [f"{'; '.join(shown)}: on {kind}" for kind, shown in where[1:]]
     rows = [
-        (by_id[key].title, f"{number(by_id[key].value)} {by_id[key].unit}", beside(by_id[key], by_id[key].peer),
+        (by_id[key].title, amount(by_id[key]), beside(by_id[key], by_id[key].peer),
          beside(by_id[key], by_id[key].floor), outcome(by_id[key]))
         for key in HEADLINES
         if key in by_id

@@ -55,10 +55,12 @@ def move(source: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def discard(folder: Path) -> None:
-    """Remove a finished folder, if it exists: first its name, so that an interruption leaves no half of it there."""
+def discard(folder: Path) -> bool:
+    """Remove a finished folder, first its name: an interruption leaves no half of it. Return whether it existed."""
     unnamed = folder.with_name(f".{folder.name}.{GONE}")
     shutil.rmtree(unnamed, ignore_errors=True)  # of an interrupted run
-    if folder.exists():
-        move(folder, unnamed)
-        shutil.rmtree(unnamed)
+    if not folder.exists():
+        return False
+    move(folder, unnamed)
+    shutil.rmtree(unnamed)
+    return True

@@ -2,8 +2,8 @@
 
 The floor is measured in turns with it, by as many bare pods of the same image at once, without a controller: until all
 exist, until Kubernetes' own scheduler has placed them on any node, and until the last program begins. Then, in these
-pods, the import of torch, a connection to a store, data and network, and the first step of one process. Times are of
-the machine's clock, which nodes and pods share.
+pods, the import of torch, that of the trainer's modules and a connection to a store, data and network, and the first
+step of one process; each until the last pod has it. Times are of the machine's clock, which nodes and pods share.
 """
 
 from __future__ import annotations

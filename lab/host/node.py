@@ -94,13 +94,6 @@ def remove_node(node: str) -> bool:
     return existed
 
 
-def remove_files(folder: Path) -> bool:
-    """Remove the files of a node: no half of its images is left to one of its name. Return whether there were any."""
-    existed = folder.exists()
-    discard(folder)
-    return existed
-
-
 def lab_nodes() -> list[str]:
     """The names of the existing nodes, from their pins."""
     from_net = {path.name.removeprefix("gangplank-") for path in NETNS.glob("gangplank-*") if path.name != SWITCH}

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
+from gangplank.disk import discard
 from lab.host import node
 from lab.host.mounts import Bind
 from lab.host.network import SWITCH
@@ -55,7 +56,7 @@ class ActionModule(LabAction):
             if self.dry:
                 return {"changed": name in node.lab_nodes() or folder.exists()}
             existed = node.remove_node(name)
-            return {"changed": node.remove_files(folder) or existed}
+            return {"changed": discard(folder) or existed}  # no half of its images is left to a node of its name
         if self.dry:
             return {"changed": not {item["name"] for item in arguments["nodes"]} <= set(node.lab_nodes())}
         return self.ensure(arguments)

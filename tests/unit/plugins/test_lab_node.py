@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import shutil
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.host import mounts
-from plugins.action.lab_node import bind_of
+from lab.host import mounts, node
+from plugins.action.lab_node import ActionModule, bind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,3 +32,26 @@ def test_a_folder_is_seen_at_its_target_however_that_is_written(
     assert mounts.are_complete("node-0", [bind])
     lines.pop()
     assert not mounts.are_complete("node-0", [bind])
+
+
+def test_d1_a_node_that_leaves_and_is_killed_half_way_leaves_no_half_of_its_images(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder, action = tmp_path / "nodes/node-2", object.__new__(ActionModule)
+    (folder / "containerd").mkdir(parents=True)
+    (folder / "containerd/images.json").write_text("{}")
+    monkeypatch.setattr(ActionModule, "dry", False, raising=False)
+    monkeypatch.setattr(node, "remove_node", lambda _: False)
+    arguments = {"state": "absent", "name": "node-2", "folder": str(folder)}
+
+    def killed(path: Path, **_: Any) -> None:
+        if path.exists():
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            action.act(arguments)
+    assert not folder.exists()
+    assert action.act(arguments) == {"changed": False}
+    assert list(folder.parent.iterdir()) == [], "the next run removes the rest"
