@@ -54,9 +54,10 @@ class ActionModule(LabAction):
         if arguments["state"] == "absent":
             name, folder = arguments["name"], Path(arguments["folder"])
             if self.dry:
-                return {"changed": name in node.lab_nodes() or folder.exists()}
+                return {"changed": name in node.lab_nodes() or (folder.exists() and not arguments["keep"])}
             existed = node.remove_node(name)
-            return {"changed": discard(folder) or existed}  # no half of its images is left to a node of its name
+            # No half of its images is left to a node of its name.
+            return {"changed": (not arguments["keep"] and discard(folder)) or existed}
         if self.dry:
             return {"changed": not {item["name"] for item in arguments["nodes"]} <= set(node.lab_nodes())}
         return self.ensure(arguments)

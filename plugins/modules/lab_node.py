@@ -6,7 +6,7 @@ module: lab_node
 short_description: Ensure the nodes of the lab, remove one, or remove the whole lab
 description:
   - V(present) creates what is missing and starts nothing.
-  - V(absent) ends every process of a node and removes its namespaces, its cgroup and its files in O(folder).
+  - V(absent) ends every process of a node and removes its namespaces, its cgroup and, without O(keep), O(folder).
   - V(no_lab) does so for all nodes, then removes the switch, the host's link and, without O(keep), O(folder).
 author:
   - The Gangplank authors (!UNKNOWN)
@@ -74,7 +74,7 @@ options:
     description: Folder of the lab's data, or of the node's with V(absent); required with both.
     type: path
   keep:
-    description: Keep O(folder) with V(no_lab).
+    description: Keep O(folder) with V(absent) and V(no_lab).
     type: bool
     default: false
 """

@@ -8,10 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parents[3]
 ACTIONS = sorted(path.stem for path in ROOT.glob("plugins/action/*.py"))
@@ -58,6 +61,48 @@ def test_the_documented_options_are_those_of_the_action(name: str) -> None:
         module = importlib.import_module(f"plugins.doc_fragments.{fragment.removeprefix('gangplank.gangplank.')}")
         documented |= yaml.safe_load(module.ModuleDocFragment.DOCUMENTATION)["options"]
     assert options(documented, "suboptions") == options(action.OPTIONS, "options")
+
+
+class Loader(yaml.SafeLoader):
+    """Reads Ansible's own tags as what they stand before."""
+
+
+Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
+
+
+def tasks_of(value: Any) -> Iterator[dict[str, Any]]:
+    """Every mapping in the content of a file that calls an action of this collection."""
+    if isinstance(value, dict):
+        if any(str(key).startswith("gangplank.gangplank.") for key in value):
+            yield value
+        value = [*value.values()]
+    if isinstance(value, list):
+        yield from (task for item in value for task in tasks_of(item))
+
+
+def refused(name: str, arguments: Mapping[str, Any]) -> list[str]:
+    """What the action would refuse of a task's arguments, as far as it shows without their values."""
+    action = importlib.import_module(f"plugins.action.{name}").ActionModule
+    unknown = [f"unknown: {key}" for key in arguments.keys() - action.OPTIONS.keys()]
+    required = {key for key, option in action.OPTIONS.items() if option.get("required")}
+    for key, value, others in action.REQUIRED_IF:
+        if arguments.get(key, action.OPTIONS[key].get("default")) == value:
+            required |= {*others}
+    return unknown + [f"missing: {key}" for key in sorted(required - arguments.keys())]
+
+
+def test_every_task_gives_an_action_the_options_that_it_requires() -> None:
+    calls = [
+        (f"{path.relative_to(ROOT)}: {task.get('name')}", key.removeprefix("gangplank.gangplank."), value or {})
+        for folder in ("roles", "playbooks", "molecule", "tests/cluster")
+        for path in sorted((ROOT / folder).rglob("*.yml"))
+        for content in yaml.load_all(path.read_text(), Loader)
+        for task in tasks_of(content)
+        for key, value in task.items()
+        if str(key).startswith("gangplank.gangplank.")
+    ]
+    assert {name for _, name, _ in calls} == {*ACTIONS}
+    assert [(task, wrong) for task, name, arguments in calls for wrong in refused(name, arguments)] == []
 
 
 @pytest.mark.slow
