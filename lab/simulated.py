@@ -28,9 +28,14 @@ KEY = "kwok.x-k8s.io/node"
 TAINT = {"key": KEY, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": KEY, "operator": "Exists"}
 READY_S = 120
-SETTINGS = {  # by default four pods start at once: the nodes would be slower than the scheduler
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+# By default four pods start at once: the nodes would be slower than the scheduler. And they have no leases: the cluster
+# would take each for lost after 50 s, and mark all of its pods. A quarter of this time passes between two renewals;
+# at a kubelet's 10 s, those of 1,000 nodes would be half of the work of a processor.
+SETTINGS = {
     "apiVersion": "config.kwok.x-k8s.io/v1alpha1", "kind": "KwokConfiguration",
-    "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16, "nodeLeaseParallelism": 16},
+    "options": {"podPlayStageParallelism": 16, "nodePlayStageParallelism": 16,
+                "nodeLeaseParallelism": 16, "nodeLeaseDurationSeconds": 120},
 }  # fmt: skip
 
 
@@ -69,25 +74,45 @@ def kwok(kubeconfig: str, folder: Path, lasts: str = "") -> Iterator[int]:
 def nodes(
     kube: Kube, name: str, sizes: Sequence[Mapping[str, str]], labels: Mapping[str, str], taints: Sequence[Json] = ()
 ) -> Iterator[list[str]]:
-    """Nodes of these sizes that are ready; only pods that tolerate them, and their further taints, come."""
+    """Nodes of these sizes that are ready; only pods that tolerate them, and their further taints, come.
+
+    Raises LabError afterwards if the cluster has taken one for lost meanwhile: it has marked the node's pods, and begun
+    to replace them.
+    """
     names = [f"{name}-{number}" for number in range(len(sizes))]
+    released(kube, names)
+    uids = set()
     try:
         for one, size in zip(names, sizes, strict=True):
             full = {"ephemeral-storage": "1Ti", "pods": "110", **size}
             meta = {"name": one, "labels": dict(labels), "annotations": {KEY: "fake"}}
             status = {"allocatable": full, "capacity": full}
             spec = {"taints": [TAINT, *taints]}
-            kube.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": spec, "status": status})
+            node = kube.call("POST", "/api/v1/nodes", {"metadata": meta, "spec": spec, "status": status})
+            uids.add(node["metadata"]["uid"])
         for _ in polls(READY_S, 0.5):
             if not (waiting := {*names} - ready(kube)):
                 break
         else:
             raise LabError(late("simulated nodes", f"{len(waiting)} that are not ready", "all ready", READY_S))
         yield names
+        events = kube.call("GET", "/api/v1/events", query={"fieldSelector": "reason=NodeNotReady"})["items"]
+        if lost := uids & {event["involvedObject"].get("uid") for event in events}:
+            got = f"{len(lost)} that the cluster took for lost"
+            raise LabError(f"simulated nodes: got {got}, expected none; repeat it on an idle machine")
     finally:
         for one in names:
             if kube.get(f"/api/v1/nodes/{one}"):
                 kube.call("DELETE", f"/api/v1/nodes/{one}")
+        released(kube, names)
+
+
+def released(kube: Kube, names: Sequence[str]) -> None:
+    """None of these nodes has a lease: while an ended KWOK holds one, another leaves the node alone."""
+    for lease in kube.call("GET", LEASES)["items"]:
+        meta = lease["metadata"]
+        if meta["name"] in names:
+            kube.delete_at(f"{LEASES}/{meta['name']}", meta["uid"])
 
 
 def ready(kube: Kube) -> set[str]:

@@ -62,15 +62,13 @@ def cleared(kube: Kube) -> None:
         kube.call("DELETE", VOLCANO_JOBS, WITH_PODS, repeat=True)
         for path in (JOBS, POD_GROUPS):
             kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
-        kube.call("DELETE", PODS, {"gracePeriodSeconds": 0}, PAGE, repeat=True)
         items = kube.call("GET", PODS, query=PAGE)["items"]
         left = items or kube.call("GET", VOLCANO_JOBS)["items"] or kube.call("GET", JOBS)["items"]
         empty = 0 if left else empty + 1
         if empty == QUIET:  # a controller that worked on a removed job may have created another pod of it
             break
-        # a Job's controller would take a minute to let go of its pods, at its 20 requests a second
-        with ThreadPoolExecutor(CLIENTS) as pool:
-            list(pool.map(functools.partial(let_go, kube), [pod for pod in items if pod["metadata"].get("finalizers")]))
+        with ThreadPoolExecutor(CLIENTS) as pool:  # the API server removes one after another of a collection
+            list(pool.map(functools.partial(let_go, kube), items))
     else:
         raise BenchError(late(HOME, f"{len(items)} pods or more", "none", EMPTY_S))
     forgotten(kube)
@@ -104,9 +102,12 @@ def forgotten(kube: Kube) -> None:
 
 
 def let_go(kube: Kube, pod: Json) -> None:
-    """Remove a pod's finalizers, if it is still there."""
+    """Remove a pod, if it is still there, and its finalizers: a Job's controller sends 20 requests a second."""
+    where = f"{PODS}/{pod['metadata']['name']}"
     with contextlib.suppress(KubeError):
-        kube.call("PATCH", f"{PODS}/{pod['metadata']['name']}", {"metadata": {"finalizers": None}})
+        if pod["metadata"].get("finalizers"):
+            kube.call("PATCH", where, {"metadata": {"finalizers": None}})
+        kube.call("DELETE", where, {"gracePeriodSeconds": 0}, repeat=True)
 
 
 def removed(kube: Kube) -> None:

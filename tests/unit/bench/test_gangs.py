@@ -290,7 +290,12 @@ class Full:
     def call(self, method: str, where: str, _: Any = None, query: Any = None, **__: bool) -> Any:
         page = int((query or {}).get("limit", sys.maxsize))
         if where.startswith(f"{place.PODS}/"):
-            del self.pods[where.rpartition("/")[2]]
+            name = where.rpartition("/")[2]
+            pod = self.pods[name]["metadata"]
+            if method == "PATCH":
+                del pod["finalizers"]
+            elif "finalizers" not in pod:
+                del self.pods[name]
         elif where == place.PODS:
             items = list(self.pods.values())[:page]
             self.largest = max(self.largest, len(items))
