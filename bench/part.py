@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 STATE = Path("/var/lib/gangplank/lab")
+SOCKET = Path("/run/gangplank/supervisor.sock")
 INVENTORY = "inventories/lab/hosts.yml"
 
 

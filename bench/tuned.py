@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,7 @@ import yaml
 from bench.part import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 @dataclass(frozen=True)
@@ -19,14 +21,14 @@ class Tuned:
 
     home: str
     """The folder whose README.md says why, and what they cost."""
-    upstream: Mapping[str, int]
+    upstream: Mapping[str, int | str]
     figures: tuple[str, ...]
     """Ids of figures: each is after, its peer is before."""
 
     @property
     def ours(self) -> dict[str, Any]:
         """The same values of ours."""
-        values = volcano() if self.home == "roles/volcano" else of_yaml(f"{self.home}/values.yaml")
+        values = OURS[self.home]()
         return {name: values[name] for name in self.upstream}
 
 
@@ -42,6 +44,17 @@ def volcano() -> dict[str, Any]:
     return custom
 
 
+def control_plane() -> dict[str, Any]:
+    """What the role sets of the programs of the lab's control plane: their flags, and Go's variable."""
+    values = of_yaml("roles/lab_cluster/vars/main.yml")
+    flags = re.findall(r"--([a-z-]+)=(\S+)", " ".join(values["__lab_cluster_control_plane_programs"].values()))
+    return dict(flags) | {"GOGC": values["__lab_cluster_gogc"]}
+
+
+OURS: dict[str, Callable[[], dict[str, Any]]] = {
+    "roles/volcano": volcano, "roles/lab_cluster": control_plane,
+    "charts/training-operator": functools.partial(of_yaml, "charts/training-operator/values.yaml"),
+}  # fmt: skip
 SHAPES = ("10x100", "100x10")  # of the parts `gangs` and `tuning`
 TUNED = {
     "requests": Tuned(
@@ -52,5 +65,10 @@ TUNED = {
         "roles/volcano", {"admission_log_level": 4, "scheduler_log_level": 3, "controller_log_level": 4},
         tuple(f"tuning.logs.{shape}.running" for shape in SHAPES),
     ),
+    "batches": Tuned(
+        "roles/lab_cluster", {"endpoint-updates-batch-period": "0s", "endpointslice-updates-batch-period": "0s"},
+        tuple(f"tuning.batches.{shape}.{key}" for shape in SHAPES for key in ("running", "cpu")),
+    ),
+    "heap": Tuned("roles/lab_cluster", {"GOGC": 100}, ("tuning.heap.100x10.memory", "tuning.heap.100x10.running")),
     "operator": Tuned("charts/training-operator", {"qps": 20, "burst": 30, "threads": 1}, ("operator.pods",)),
 }  # fmt: skip

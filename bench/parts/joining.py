@@ -13,11 +13,10 @@ import json
 import re
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure
-from bench.part import STATE, Lab, Part
+from bench.part import SOCKET, STATE, Lab, Part
 from bench.parts.lab import NODE_PROGRAMS, bare_s, commands, empty, playbook, steps
 from gangplank.cluster.client import Kube
 from lab.host.cgroups import ensure_cgroup
@@ -29,6 +28,7 @@ from lab.host.supervisor import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from bench.figures import Figure
     from bench.part import Setting
@@ -40,7 +40,6 @@ LIKE_FLOOR = 1.2
 SPARE = ("-e", json.dumps({"lab_cluster_shares": SIZES[-1] + 1}))
 REMOVE = ("-e", json.dumps({"lab_cluster_remove_left": True}))
 UNSHARE = ("unshare", "--propagation", "private")
-SOCKET = Path("/run/gangplank/supervisor.sock")
 
 
 def inventory(folder: Path, size: int) -> str:

@@ -88,7 +88,7 @@ def jobs() -> list[dict[str, Any]]:
     ]
 
 
-def making(helm: Words, kubectl: Words, folder: Path, flags: Mapping[str, int]) -> float:
+def making(helm: Words, kubectl: Words, folder: Path, flags: Mapping[str, int | str]) -> float:
     """Seconds from the first job to the last pod."""
     words = [f"--set={key}={value}" for key, value in flags.items()]
     run(*helm, "install", NAME, str(CHART), "--namespace", "default", "--wait", *words)

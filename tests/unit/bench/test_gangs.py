@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
-import yaml
 
 from bench import programs
 from bench.gangs import bare_client, place, ways
@@ -21,9 +20,7 @@ from bench.gangs.start import Start
 from bench.gangs.watch import Seen, Watch
 from bench.gangs.ways import Way, once
 from bench.part import BenchError
-from bench.parts import tuning
-from bench.parts.gangs import SHAPES, figures
-from bench.tuned import TUNED, volcano
+from bench.parts.gangs import figures
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.k8s.quantity import parse
 from tests.cluster.test_gangs import SAMPLE, SWEPT, Shape
@@ -223,60 +220,6 @@ def test_what_the_cluster_reports_on_new_nodes_is_of_no_run(monkeypatch: pytest.
     kube: Any = SimpleNamespace(call=lambda *_, **__: {"items": [{}], "metadata": {"remainingItemCount": 41}})
     assert place.reported(kube) == {"events of bench-gangs": 42}
     place.still(kube)
-
-
-CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
-OWN: dict[str, Any] = {
-    "basic": {"image_tag_version": "v1"}, "custom": volcano() | {"scheduler_config_override": CONFIGURATION},
-}  # fmt: skip
-
-
-def test_before_a_tuned_default_all_other_values_are_the_role_s() -> None:
-    every = tuning.variants(OWN)
-    assert list(every) == ["ours", *tuning.DEFAULTS, *tuning.TRIED]
-    assert every["ours"] == OWN
-    for name, one in tuning.DEFAULTS.items():
-        assert every[name]["basic"] == OWN["basic"]
-        assert OWN["custom"].keys() - every[name]["custom"].keys() == one.upstream.keys()
-        assert OWN["custom"] == every[name]["custom"] | one.ours
-    for name, tried in tuning.TRIED.items():
-        assert {key for key, value in every[name]["custom"].items() if OWN["custom"].get(key) != value} == {
-            *tried.values
-        }  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "actions", "plugins"), [
-    ("scores", "enqueue, allocate, backfill", [{"name": "gang"}]),
-    ("actions", "enqueue, allocate", [{"name": "gang"}, {"name": "binpack"}]),
-])  # fmt: skip
-def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change(
-    name: str, actions: str, plugins: list[dict[str, str]]
-) -> None:
-    text = tuning.variants(OWN)[name]["custom"]["scheduler_config_override"]
-    assert yaml.safe_load(text) == {"actions": actions, "tiers": [{"plugins": plugins}]}
-
-
-def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_role_s_values_beside_it() -> None:
-    before = {name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}
-    seconds = {"ours": [10.0, 12.0, 11.0], **before, **{name: [9.0] for name in tuning.TRIED}}
-    starts = {name: [Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()}
-    rows = {one.id: one for shape in SHAPES for one in tuning.figures(shape, starts)}
-    one = rows["tuning.requests.100x10.running"]
-    assert one.peer is not None
-    assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
-    tried = rows["tuning.workers.10x100.running"]
-    assert tried.peer is not None
-    assert (tried.value, tried.peer.value, tried.goal) == (9.0, 11.0, None)
-    assert rows["tuning.requests.10x100.cpu"].value == 12.0
-
-
-def test_every_value_of_the_role_that_is_tuned_for_speed_has_a_before() -> None:
-    """The others are there for what Volcano does, not for how fast."""
-    others = {"ignored_provisioners", "scheduler_config_override", "default_tolerations"}
-    tuned = {name for one in tuning.DEFAULTS.values() for name in one.upstream}
-    assert volcano().keys() - others == tuned
-    for one in TUNED.values():
-        assert {name for name, value in one.ours.items() if value == one.upstream[name]} == set()
 
 
 class Full:

@@ -40,7 +40,7 @@ def test_values_that_an_interrupted_run_has_left_are_not_measured_as_ours(
     one = release.Volcano(kube, built)
     upstream = {"basic": {}, "custom": {"ignored_provisioners": "x"}}
     assert one.upstream == upstream
-    for values in (upstream, *variants(ours).values()):
+    for values in (upstream, *(one.values for one in variants(ours).values())):
         monkeypatch.setattr(release, "run", lambda *_, values=values: json.dumps(values))
         if values == ours:
             assert release.Volcano(kube, built).own == ours
@@ -84,7 +84,7 @@ class Cluster:
         self.asked.append("accepts")
 
 
-@pytest.mark.parametrize("name", ["upstream", "scores", "workers"])
+@pytest.mark.parametrize("name", ["upstream", "least", "clients"])
 def test_a_scheduler_with_another_configuration_is_a_new_program(
     built: Setting, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -94,9 +94,9 @@ def test_a_scheduler_with_another_configuration_is_a_new_program(
     monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
     monkeypatch.setattr(release, "run", lambda *_: json.dumps(ours))
     one = release.Volcano(kube, built)
-    values = one.upstream if name == "upstream" else variants(ours)[name]
+    values = one.upstream if name == "upstream" else variants(ours)[name].values
     assert one.use(values)
-    again = [] if name == "workers" else ["removed", "listed", "listed"]
+    again = [] if name == "clients" else ["removed", "listed", "listed"]
     assert cluster.asked == [*again, "listed", "accepts"]
     assert not one.use(values)
 

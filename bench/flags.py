@@ -1,0 +1,61 @@
+"""Other flags for the programs of the lab's control plane, for as long as a block runs."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import TYPE_CHECKING
+
+from bench.part import SOCKET, STATE, BenchError
+from lab.host import supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+CONFIG, PROGRAMS = (STATE / "supervisor" / name for name in ("supervisord.conf", "control-plane.conf"))
+
+
+def with_values(text: str, values: Mapping[str, object]) -> str:
+    """The programs with other values of flags and variables that they have, in each of them.
+
+    >>> with_values('etcd --size=1 --name=lab GOGC="50"', {"size": 2, "GOGC": 100})
+    'etcd --size=2 --name=lab GOGC="100"'
+    """
+    for name, value in values.items():
+        text, count = re.subn(rf'((?:--{name}=|\b{name}="))[^\s"]+', rf"\g<1>{value}", text)
+        if not count:
+            raise BenchError(f"{PROGRAMS}: got no {name}, expected one to change")
+    return text
+
+
+def with_flag(text: str, program: str, flag: str) -> str:
+    """The programs with one more flag of one of them.
+
+    >>> with_flag("command=nsenter -- /bin/etcd --name=lab", "etcd", "--more")
+    'command=nsenter -- /bin/etcd --more --name=lab'
+    """
+    changed, count = re.subn(rf"^(command=.* -- \S*/{program})(?=\s)", rf"\1 {flag}", text, flags=re.MULTILINE)
+    if count != 1:
+        raise BenchError(f"{PROGRAMS}: got {count} programs {program}, expected one")
+    return changed
+
+
+@contextlib.contextmanager
+def other_programs(change: Callable[[str], str], settle: Callable[[], None]) -> Iterator[None]:
+    """The control plane with this change of its programs. `settle` waits each time after they have started again.
+
+    After a kill, `make lab` gives them the role's own.
+    """
+    own = PROGRAMS.read_text()
+    try:
+        use(change(own), settle)
+        yield
+    finally:
+        use(own, settle)
+
+
+def use(text: str, settle: Callable[[], None]) -> None:
+    """Run the programs so."""
+    PROGRAMS.write_text(text)
+    supervisor.ensure(CONFIG, SOCKET)
+    settle()
