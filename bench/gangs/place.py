@@ -57,21 +57,31 @@ def warnings(kube: Kube) -> Iterable[Json]:
 
 def cleared(kube: Kube) -> None:
     """No job, no pod, no event is left of the last run."""
-    empty = 0
+    empty, left = 0, 0
     for _ in polls(EMPTY_S, 0.5):
         kube.call("DELETE", VOLCANO_JOBS, WITH_PODS, repeat=True)
         for path in (JOBS, POD_GROUPS):
             kube.call("DELETE", path, {"propagationPolicy": "Background"}, repeat=True)
-        items = kube.call("GET", PODS, query=PAGE)["items"]
-        left = items or kube.call("GET", VOLCANO_JOBS)["items"] or kube.call("GET", JOBS)["items"]
+        left = without_pods(kube) + sum(len(kube.call("GET", path)["items"]) for path in (VOLCANO_JOBS, JOBS))
         empty = 0 if left else empty + 1
         if empty == QUIET:  # a controller that worked on a removed job may have created another pod of it
             break
-        with ThreadPoolExecutor(CLIENTS) as pool:  # the API server removes one after another of a collection
-            list(pool.map(functools.partial(let_go, kube), items))
     else:
-        raise BenchError(late(HOME, f"{len(items)} pods or more", "none", EMPTY_S))
+        raise BenchError(late(HOME, f"{left} pods and jobs", "none", EMPTY_S))
     forgotten(kube)
+
+
+def without_pods(kube: Kube) -> int:
+    """Remove all pods, and say how many there were; of a collection, the API server removes one after another."""
+    count = 0
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for _ in polls(EMPTY_S, 0):
+            items = kube.call("GET", PODS, query=PAGE)["items"]
+            if not items:
+                break
+            list(pool.map(functools.partial(let_go, kube), items))
+            count += len(items)
+    return count
 
 
 def still(kube: Kube) -> None:
