@@ -42,7 +42,9 @@ def test_d1_a_node_that_leaves_and_is_killed_half_way_leaves_no_half_of_its_imag
     (folder / "containerd/images.json").write_text("{}")
     monkeypatch.setattr(ActionModule, "dry", False, raising=False)
     monkeypatch.setattr(node, "remove_node", lambda _: False)
-    arguments = {"state": "absent", "name": "node-2", "folder": str(folder)}
+    arguments = {"state": "absent", "name": "node-2", "folder": str(folder), "keep": False}
+    assert action.act(arguments | {"keep": True}) == {"changed": False}
+    assert (folder / "containerd/images.json").exists(), "the disk of a node that is switched off"
 
     def killed(path: Path, **_: Any) -> None:
         if path.exists():
