@@ -126,7 +126,9 @@ def fault(
 
 def kill_program(lab: Lab, name: str) -> None:
     """SIGKILL to a program of the lab, which is started again."""
-    os.kill(lab.programs()[name]["pid"], signal.SIGKILL)
+    before = lab.programs()[name]["pid"]
+    os.kill(before, signal.SIGKILL)
+    lab.wait(f"another {name}", lambda: lab.programs()[name]["pid"] not in (0, before), 30)
 
 
 def kill_in_pods(comm: str) -> None:
@@ -212,9 +214,12 @@ def cut_off(jobs: Sequence[Job]) -> Iterator[None]:
 @fault("a slow link", hold_s=20)
 def _slow(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     discipline = ("dev", port(worker_node(jobs)), "root")
-    subprocess.run(["tc", "-n", "gangplank-switch", "qdisc", "add", *discipline, "tbf", *SLOW], check=True)
+    tc = ("tc", "-n", "gangplank-switch")
+    subprocess.run([*tc, "qdisc", "add", *discipline, "tbf", *SLOW], check=True)
     try:
         yield
+        shown = subprocess.run([*tc, "-json", "-s", "qdisc", "show", *discipline], capture_output=True, check=True)
+        assert json.loads(shown.stdout)[0]["overlimits"], "nothing had to wait for the slow link"
     finally:
         subprocess.run(["tc", "-n", "gangplank-switch", "qdisc", "del", *discipline], check=True)
 
