@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,13 +64,6 @@ def test_the_documented_options_are_those_of_the_action(name: str) -> None:
     assert options(documented, "suboptions") == options(action.OPTIONS, "options")
 
 
-class Loader(yaml.SafeLoader):
-    """Reads Ansible's own tags as what they stand before."""
-
-
-Loader.add_multi_constructor("!", lambda _loader, _tag, node: node.value)
-
-
 def tasks_of(value: Any) -> Iterator[dict[str, Any]]:
     """Every mapping in the content of a file that calls an action of this collection."""
     if isinstance(value, dict):
@@ -92,12 +86,12 @@ def refused(name: str, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def test_every_task_gives_an_action_the_options_that_it_requires() -> None:
+    loader = DataLoader()  # Ansible's own: it knows its tags
     calls = [
         (f"{path.relative_to(ROOT)}: {task.get('name')}", key.removeprefix("gangplank.gangplank."), value or {})
         for folder in ("roles", "playbooks", "molecule", "tests/cluster")
         for path in sorted((ROOT / folder).rglob("*.yml"))
-        for content in yaml.load_all(path.read_text(), Loader)
-        for task in tasks_of(content)
+        for task in tasks_of(loader.load_from_file(str(path)))
         for key, value in task.items()
         if str(key).startswith("gangplank.gangplank.")
     ]
@@ -119,9 +113,7 @@ def test_ansible_doc_shows_each_page() -> None:
 @pytest.mark.parametrize("name", [name for name in ACTIONS if not name.startswith("lab_")])  # no part of the collection
 def test_the_examples_are_tasks_that_the_action_takes(name: str) -> None:
     tasks = yaml.safe_load(importlib.import_module(f"plugins.modules.{name}").EXAMPLES)
-    spec = importlib.import_module(f"plugins.action.{name}").ActionModule.OPTIONS
     for task in tasks:
         (arguments,) = (value or {} for key, value in task.items() if key not in ("name", "register"))
         assert f"gangplank.gangplank.{name}" in task
-        assert arguments.keys() <= spec.keys()
-        assert {key for key, option in spec.items() if option.get("required")} <= arguments.keys()
+        assert refused(name, arguments) == []
