@@ -39,7 +39,8 @@ HEADLINES = (
 )  # fmt: skip
 TUNED_ARE = """\
 These defaults were tuned for speed. The page of each says why, and what it costs. Before, the part `gangs` has all of
-upstream's values at once. The part `tuning` has the role's own values then, and upstream's of this default alone."""
+upstream's values at once. The part `tuning` has the role's own values then, and upstream's of this default alone. The
+part `tried` has other values, which did not become defaults."""
 LEFT, WIDTH, ROW = 330, 300, 26  # of a drawing: where bars begin, how long the longest is, how high a row
 WIDE = 30  # largest over smallest value from which a scale is logarithmic
 

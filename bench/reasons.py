@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 # By the ids of figures. The first pattern counts.
 REASONS = {
     "gangs.100x10.[br]*": (
-        "Both cores are busy, 1 % idle. Each pod takes 6.1 requests where the bare client sends 3.1: Volcano asks for"
+        "Both cores are busy, 1 % idle. Each pod takes 6.0 requests where the bare client sends 3.0: Volcano asks for"
         " the job's ConfigMap at each sync, and writes events and the state of jobs and of PodGroups. More workers,"
-        " another period, fewer scores, a higher limit of the scheduler bring nothing beyond the spread (`tuning`)"
+        " another period, fewer scores, a higher limit of the scheduler bring nothing beyond the spread (`tried`)"
     ),
     "gangs.10x100.[br]*": (
-        "Both cores are busy, 2 % idle. Each pod takes 4.2 requests where the bare client sends 3.1, and Volcano's own"
+        "Both cores are busy, 2 % idle. Each pod takes 4.1 requests where the bare client sends 3.0, and Volcano's own"
         " programs and the simulated nodes take CPU time that the floor does not have"
     ),
     "nodes.site.changes": (

@@ -96,9 +96,8 @@ def nodes(
         else:
             raise LabError(late("simulated nodes", f"{len(waiting)} that are not ready", "all ready", READY_S))
         yield names
-        events = kube.call("GET", "/api/v1/events", query={"fieldSelector": "reason=NodeNotReady"})["items"]
-        if lost := uids & {event["involvedObject"].get("uid") for event in events}:
-            got = f"{len(lost)} that the cluster took for lost"
+        if gone := uids & lost(kube):
+            got = f"{len(gone)} that the cluster took for lost"
             raise LabError(f"simulated nodes: got {got}, expected none; repeat it on an idle machine")
     finally:
         for one in names:
@@ -113,6 +112,12 @@ def released(kube: Kube, names: Sequence[str]) -> None:
         meta = lease["metadata"]
         if meta["name"] in names:
             kube.delete_at(f"{LEASES}/{meta['name']}", meta["uid"])
+
+
+def lost(kube: Kube) -> set[str]:
+    """The uids of the nodes that the cluster took for lost, as far as its events say."""
+    events = kube.call("GET", "/api/v1/events", query={"fieldSelector": "reason=NodeNotReady"})["items"]
+    return {event["involvedObject"].get("uid") for event in events}
 
 
 def ready(kube: Kube) -> set[str]:

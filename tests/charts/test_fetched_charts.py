@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bench.parts.tuning import TRIED
+from bench.parts.tried import TRIED
 from bench.tuned import TUNED
 from gangplank.site.rights import installation
 from lab.build.cache import cache_home

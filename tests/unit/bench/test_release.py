@@ -11,7 +11,7 @@ import pytest
 
 from bench.gangs import release
 from bench.part import ROOT, BenchError, Setting
-from bench.parts.tuning import variants
+from bench.parts import tried, tuning
 from bench.tuned import volcano
 from gangplank.cluster.releases import MARK, digest
 
@@ -40,7 +40,8 @@ def test_values_that_an_interrupted_run_has_left_are_not_measured_as_ours(
     one = release.Volcano(kube, built)
     upstream = {"basic": {}, "custom": {"ignored_provisioners": "x"}}
     assert one.upstream == upstream
-    for values in (upstream, *(one.values for one in variants(ours).values())):
+    every = [*tuning.variants(ours).values(), *tried.variants(ours).values()]
+    for values in (upstream, *(one.values for one in every)):
         monkeypatch.setattr(release, "run", lambda *_, values=values: json.dumps(values))
         if values == ours:
             assert release.Volcano(kube, built).own == ours
@@ -94,7 +95,7 @@ def test_a_scheduler_with_another_configuration_is_a_new_program(
     monkeypatch.setattr("gangplank.wait.time.sleep", lambda _: None)
     monkeypatch.setattr(release, "run", lambda *_: json.dumps(ours))
     one = release.Volcano(kube, built)
-    values = one.upstream if name == "upstream" else variants(ours)[name].values
+    values = one.upstream if name == "upstream" else tried.variants(ours)[name].values
     assert one.use(values)
     again = [] if name == "clients" else ["removed", "listed", "listed"]
     assert cluster.asked == [*again, "listed", "accepts"]

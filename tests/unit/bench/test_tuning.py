@@ -1,4 +1,4 @@
-"""The part `tuning`: one change at a time, beside the roles' values, and the programs are as before afterwards."""
+"""The part `tuning`: one default at a time as upstream's, and the programs are as before afterwards."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
 
 from bench import flags
 from bench.flags import with_flag, with_values
 from bench.gangs.start import Start
+from bench.gangs.variants import Run
 from bench.part import BenchError
 from bench.parts import tuning
 from bench.parts.gangs import SHAPES
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-CONFIGURATION = 'actions: "enqueue, allocate, backfill"\ntiers:\n- plugins: [{name: gang}, {name: binpack}]\n'
-OWN: dict[str, Any] = {
-    "basic": {"image_tag_version": "v1"}, "custom": volcano() | {"scheduler_config_override": CONFIGURATION},
-}  # fmt: skip
+OWN: dict[str, Any] = {"basic": {"image_tag_version": "v1"}, "custom": volcano()}
 PROGRAMS = """
 command=nsenter -- /bin/etcd --name=lab
 environment=GOGC="50"
@@ -36,7 +33,7 @@ command=nsenter -- /bin/kube-controller-manager --endpoint-updates-batch-period=
 
 def test_before_a_tuned_default_all_other_values_are_the_roles() -> None:
     every = tuning.variants(OWN)
-    assert list(every) == ["ours", *tuning.DEFAULTS, *tuning.TRIED]
+    assert list(every) == ["ours", *tuning.DEFAULTS]
     assert every["ours"] == (OWN, None)
     for name, one in tuning.DEFAULTS.items():
         values, change = every[name]
@@ -50,11 +47,6 @@ def test_before_a_tuned_default_all_other_values_are_the_roles() -> None:
             texts = change(PROGRAMS).replace('"', "")
             assert all(f"{key}={value}" in texts for key, value in one.upstream.items())
             assert not any(f"{key}={value}" in texts for key, value in one.ours.items())
-    for name, tried in tuning.TRIED.items():
-        values, change = every[name]
-        assert {key for key, value in values["custom"].items() if OWN["custom"].get(key) != value} == {*tried.values}
-        assert bool(change) == (not tried.values), "one change at a time"
-        assert change is None or len(change(PROGRAMS).split()) == len(PROGRAMS.split()) + 1
 
 
 @pytest.mark.parametrize("change", [
@@ -77,25 +69,17 @@ def test_other_programs_are_the_roles_again_whatever_happens(monkeypatch: pytest
     assert heap(PROGRAMS).count('GOGC="100"') == 2
 
 
-def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change() -> None:
-    text = tuning.variants(OWN)["least"].values["custom"]["scheduler_config_override"]
-    assert yaml.safe_load(text) == {"actions": "enqueue, allocate", "tiers": [{"plugins": [{"name": "gang"}]}]}
-
-
-def test_a_tuned_default_has_its_before_and_after_and_what_was_tried_the_roles_values_beside_it() -> None:
+def test_a_tuned_default_has_its_before_and_after() -> None:
     before = {name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}
-    seconds = {"ours": [10.0, 12.0, 11.0], **before, **{name: [9.0] for name in tuning.TRIED}}
+    seconds = {"ours": [10.0, 12.0, 11.0], **before}
     runs = {
-        name: [tuning.Run(Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}), 100 - s) for s in rows]
+        name: [Run(Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}), 100 - s) for s in rows]
         for name, rows in seconds.items()
     }
     rows = {one.id: one for shape in SHAPES for one in tuning.figures(shape, runs)}
     one = rows["tuning.requests.100x10.running"]
     assert one.peer is not None
     assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
-    tried = rows["tuning.clients.10x100.running"]
-    assert tried.peer is not None
-    assert (tried.value, tried.peer.value, tried.goal) == (9.0, 11.0, None)
     assert rows["tuning.requests.10x100.cpu"].value == 12.0
     assert (rows["tuning.heap.100x10.memory"].goal, rows["tuning.heap.100x10.running"].goal) == (76.0, None)
     assert {key for one in TUNED.values() for key in one.figures if key.startswith("tuning.")} <= rows.keys()
