@@ -10,7 +10,7 @@ from bench.part import SOCKET, STATE, BenchError
 from lab.host import supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
 CONFIG, PROGRAMS = (STATE / "supervisor" / name for name in ("supervisord.conf", "control-plane.conf"))
 
@@ -41,21 +41,17 @@ def with_flag(text: str, program: str, flag: str) -> str:
 
 
 @contextlib.contextmanager
-def other_programs(change: Callable[[str], str], settle: Callable[[], None]) -> Iterator[None]:
-    """The control plane with this change of its programs. `settle` waits each time after they have started again.
-
-    After a kill, `make lab` gives them the role's own.
-    """
+def own_programs() -> Iterator[str]:
+    """The programs of the control plane, which run so again afterwards; after a kill, `make lab` does that."""
     own = PROGRAMS.read_text()
     try:
-        use(change(own), settle)
-        yield
+        yield own
     finally:
-        use(own, settle)
+        start(own)
 
 
-def use(text: str, settle: Callable[[], None]) -> None:
-    """Run the programs so."""
-    PROGRAMS.write_text(text)
-    supervisor.ensure(CONFIG, SOCKET)
-    settle()
+def start(text: str) -> None:
+    """Run the programs so, each from its start."""
+    for programs in ("", text):
+        PROGRAMS.write_text(programs)
+        supervisor.ensure(CONFIG, SOCKET)

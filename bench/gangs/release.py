@@ -72,12 +72,21 @@ class Volcano:
                  f"--post-renderer={ROOT / 'roles/volcano/files/keep-crds'}")  # fmt: skip
         if configuration(values) != configuration(before):  # its program would read the new one a minute later
             self.kube.call("DELETE", PROGRAMS, query=SCHEDULER, repeat=True)
-        self.settle()
-        self.kube.accepts(volcano_job("probe", 1), LIMIT_S)
+        self.ready()
         if values == self.own:
             self.mark()
         self.now = values
         return True
+
+    def start_again(self) -> None:
+        """Each of its programs starts anew."""
+        self.kube.call("DELETE", PROGRAMS, repeat=True)
+        self.ready()
+
+    def ready(self) -> None:
+        """Wait until its programs run and take jobs."""
+        self.settle()
+        self.kube.accepts(volcano_job("probe", 1), LIMIT_S)
 
     def mark(self) -> None:
         """Note the chart's content with the revision, as site.yml does: else its next run installs all of it again."""

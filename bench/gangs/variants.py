@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bench.flags import other_programs
-from bench.gangs.jobs import volcano_job
-from bench.gangs.place import LIMIT_S, cleared
+from bench.flags import own_programs, start
+from bench.gangs.place import cleared
 from bench.gangs.site import prepared
 from bench.gangs.ways import gangs, once
 from bench.programs import memory
@@ -54,28 +51,33 @@ class Kind(NamedTuple):
     """By the name of a variant, a value of each round."""
 
 
-def settle(volcano: Volcano) -> None:
-    """Wait until Volcano works with the programs that have started again."""
-    volcano.kube.accepts(volcano_job("probe", 1), LIMIT_S)
-    gangs(volcano, volcano.own).start((1, 1))
+def fresh(volcano: Volcano, variant: Variant, programs: str) -> None:
+    """Run a variant; control plane and Volcano start anew, whatever it changes.
+
+    What runs for a while has a larger memory, and a longer list of what it knows.
+    """
+    start(variant.change(programs) if variant.change else programs)
+    volcano.ready()
+    volcano.use(variant.values)
+    volcano.start_again()
+    gangs(volcano, variant.values).start((1, 1))
     cleared(volcano.kube)
 
 
 def started(
     setting: Setting, shapes: Mapping[str, tuple[int, int]], variants: Callable[[Json], Mapping[str, Variant]]
 ) -> dict[str, Runs]:
-    """Each variant of the role's values in turns, by shape; the release, or programs of the lab, change with each."""
+    """Each variant of the roles' values in turns, by shape."""
     runs: dict[str, Runs] = {shape: {} for shape in shapes}
-    with prepared(setting) as volcano:
+    with prepared(setting) as volcano, own_programs() as programs:
         every = [*variants(volcano.own).items()]
-        ready = functools.partial(settle, volcano)
         for number in range(ROUNDS):
             for name, variant in every if number % 2 == 0 else reversed(every):
-                with other_programs(variant.change, ready) if variant.change else contextlib.nullcontext():
-                    for shape, counts in shapes.items():
-                        one = Run(once(volcano, gangs(volcano, variant.values), counts), sum(memory().values()))
-                        runs[shape].setdefault(name, []).append(one)
-                        setting.say(f"round {number + 1}, {shape}, {name}: running {one.start.running_s:.1f} s")
+                fresh(volcano, variant, programs)
+                for shape, counts in shapes.items():
+                    one = Run(once(volcano, gangs(volcano, variant.values), counts), sum(memory().values()))
+                    runs[shape].setdefault(name, []).append(one)
+                    setting.say(f"round {number + 1}, {shape}, {name}: running {one.start.running_s:.1f} s")
     return runs
 
 

@@ -1,6 +1,7 @@
-"""What else was tried and is no default: the gangs of the part `gangs`, beside the roles' values as they are.
+"""What else was tried and is no default, beside the roles' values as they are.
 
-CPU time is that of all of the lab's programs together.
+Of the gangs of the part `gangs` those that are further from their floor start: 100 of 10 pods. CPU time is that of
+all of the lab's programs together.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from bench.part import Setting
 
 Json = dict[str, Any]
-PART = Part("What else was tried while gangs start", minutes=45, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("What else was tried while gangs start", minutes=55, lab=Lab.UP, usual=False, builds=("kwok",))
+SHAPE = "100x10"
 
 
 class Tried(NamedTuple):
@@ -90,16 +92,15 @@ def variants(own: Json) -> dict[str, Variant]:
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """With the roles' values, and with each that was tried."""
-    for shape, runs in started(setting, SHAPES, variants).items():
-        yield from figures(shape, runs)
+    yield from figures(started(setting, {SHAPE: SHAPES[SHAPE]}, variants)[SHAPE])
 
 
-def figures(shape: str, runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
+def figures(runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
     """What was tried, beside the roles' values."""
-    count, size = SHAPES[shape]
+    count, size = SHAPES[SHAPE]
     for kind in kinds(runs):
         for name, one in TRIED.items():
             if kind.key != "memory":
-                yield figure(f"tried.{name}.{shape}.{kind.key}",
+                yield figure(f"tried.{name}.{SHAPE}.{kind.key}",
                              f"{count} gangs of {size} pods, {kind.words}, {one.title} (tried)", kind.unit,
                              kind.values[name], peer=Beside.of("the roles' values", kind.values[OURS]))  # fmt: skip

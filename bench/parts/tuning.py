@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
 
 Json = dict[str, Any]
-PART = Part("What each tuned default brings while gangs start", minutes=30, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("What each tuned default brings while gangs start", minutes=50, lab=Lab.UP, usual=False, builds=("kwok",))
 DEFAULTS = {name: one for name, one in TUNED.items() if any(key.startswith("tuning.") for key in one.figures)}
 SAVES = {"heap"}  # memory, for time
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,16 +56,19 @@ def test_a_change_of_what_no_program_has_is_refused(change: Callable[[str], str]
         change(PROGRAMS)
 
 
-def test_other_programs_are_the_roles_again_whatever_happens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_all_programs_start_again_and_are_the_roles_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file, done = tmp_path / "control-plane.conf", list[str]()
     file.write_text(PROGRAMS)
     monkeypatch.setattr(flags, "PROGRAMS", file)
     monkeypatch.setattr("lab.host.supervisor.ensure", lambda *_: done.append(file.read_text()))
-    heap = functools.partial(with_values, values={"GOGC": 100})
-    with pytest.raises(ValueError, match="stop"), flags.other_programs(heap, lambda: done.append("settled")):
-        raise ValueError("stop")
-    assert done == [heap(PROGRAMS), "settled", PROGRAMS, "settled"]
-    assert heap(PROGRAMS).count('GOGC="100"') == 2
+    with pytest.raises(BenchError, match="expected one"), flags.own_programs() as own:
+        flags.start(with_values(own, {"no-such-flag": 1}))
+    with flags.own_programs() as own:
+        flags.start(other := with_values(own, {"GOGC": 100}))
+    assert done == ["", PROGRAMS, "", other, "", PROGRAMS]
+    assert other.count('GOGC="100"') == 2
 
 
 def test_a_tuned_default_has_its_before_and_after() -> None:
