@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
 # Temporary answers of the API server or of a proxy before it; 410 is of a read whose version etcd has forgotten
 BUSY = {410, 429, 500, 502, 503, 504}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what systems say where no more can be written
 GOT_LIMIT = 120  # characters of the offending value that a message shows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
 from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, REFUSED, complain
-from gangplank.errors import GangplankError, Problem
+from gangplank.errors import FULL, GangplankError, Problem
 
 if TYPE_CHECKING:
     import argparse
@@ -38,7 +37,6 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "preflight": "preflight",
     "completion": "completion",
 }
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 # Has every optional package
 PACKAGES = "-m pip install --require-hashes -r requirements-site.txt, which lies beside the wheel and in a checkout"
 

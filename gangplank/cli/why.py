@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends import submitted_kinds
 from gangplank.cli import inputs, terminal
 from gangplank.cli.cluster import cluster_of
+from gangplank.cluster.client import FORBIDDEN
 from gangplank.cluster.situation import asked, situation
 from gangplank.errors import KubeError, Problem
 from gangplank.scheduling.demand import UNFORESEEN
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
-
-FORBIDDEN = 403
 
 
 def why(args: argparse.Namespace) -> int:

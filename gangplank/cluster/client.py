@@ -517,7 +517,7 @@ class Kube:
         try:
             return self.items(*queues.KIND)
         except KubeError as error:
-            if error.status in {403, 404}:
+            if error.status in {FORBIDDEN, NOT_FOUND}:
                 return None
             raise
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from gangplank.errors import Problem, SpecError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
+DEPLOYMENTS = "/apis/apps/v1/deployments"
 NUMBER = re.compile(r"0|[1-9][0-9]*|0x[0-9a-fA-F]+")  # of Go's forms, those that Python reads alike
 
 
@@ -28,6 +29,12 @@ def title(deployment: Json) -> str:
     return f"Deployment {deployment['metadata']['namespace']}/{deployment['metadata']['name']}"
 
 
+def first_container(deployment: Json) -> Json:
+    """The one that runs its program, where upstream's chart has no other."""
+    container: Json = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
 def words_of(container: Json) -> list[str]:
     """Its command line."""
     return [*(container.get("command") or ()), *(container.get("args") or ())]
@@ -35,9 +42,8 @@ def words_of(container: Json) -> list[str]:
 
 def flags_of(deployment: Json, names: Collection[str], numbers: Collection[str] = ()) -> list[tuple[str, str]]:
     """Those flags of its first container, in their order; raises SpecError for a value that the program cannot read."""
-    container = deployment["spec"]["template"]["spec"]["containers"][0]
     flags, problems = [], []
-    for name, value in flags_in(words_of(container), names):
+    for name, value in flags_in(words_of(first_container(deployment)), names):
         if value is None or (name in numbers and not NUMBER.fullmatch(value)):
             expected = "a whole number" if name in numbers else "a value"
             problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))
@@ -63,11 +69,19 @@ def flags_in(words: Sequence[str], names: Collection[str]) -> list[tuple[str, st
     return flags
 
 
-def mounted(kube: Kube, deployment: Json, place: PurePosixPath) -> str:
-    """The text of a file that its first container has from a ConfigMap; "" if it has none there."""
+def running(deployments: Iterable[Json], program: str) -> Iterator[tuple[Json, Json]]:
+    """Those with an image of this program, each with the container that runs it."""
+    for item in deployments:
+        for container in item["spec"]["template"]["spec"]["containers"]:
+            if program in str(container.get("image")):
+                yield item, container
+
+
+def mounted(kube: Kube, deployment: Json, container: Json, place: PurePosixPath) -> str:
+    """The text of a file that one of its containers has from a ConfigMap; "" if it has none there."""
     pod, namespace = deployment["spec"]["template"]["spec"], deployment["metadata"]["namespace"]
-    for mount in pod["containers"][0].get("volumeMounts", ()):
-        volume: Json = next((item for item in pod.get("volumes", ()) if item["name"] == mount["name"]), {})
+    for mount in container.get("volumeMounts") or ():
+        volume: Json = next((item for item in pod.get("volumes") or () if item["name"] == mount["name"]), {})
         if "configMap" not in volume or PurePosixPath(mount["mountPath"]) not in (place, place.parent):
             continue
         source = volume["configMap"]

@@ -15,14 +15,13 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from gangplank.errors import GangplankError, Problem, Unreadable
+from gangplank.errors import FULL, GangplankError, Problem, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 PARTS = ".gangplank-fetch"
-FULL = {errno.ENOSPC, errno.EDQUOT}
 LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 LONGEST = 255  # bytes of a part of a name

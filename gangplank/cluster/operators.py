@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queues
+from gangplank.cluster.client import FORBIDDEN
+from gangplank.cluster.deployed import DEPLOYMENTS
 from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.text import listed
@@ -17,9 +19,6 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.site.components import Component
     from gangplank.spec import Json
-
-DEPLOYMENTS = "/apis/apps/v1/deployments"
-FORBIDDEN = 403
 
 
 def needed(job: Json) -> Iterator[Component]:

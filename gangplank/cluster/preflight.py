@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
-from gangplank.cluster.client import CONFLICT, NOT_FOUND
+from gangplank.cluster.client import CONFLICT, FORBIDDEN, NOT_FOUND
+from gangplank.cluster.deployed import DEPLOYMENTS
 from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import INSTALL, Check, Facts, checks, programs
@@ -95,7 +96,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
             "services": "/api/v1/services",
             "endpoints": "/apis/discovery.k8s.io/v1/endpointslices",
             "slices": "/apis/resource.k8s.io/v1/resourceslices",
-            "deployments": "/apis/apps/v1/deployments",
+            "deployments": DEPLOYMENTS,
             "daemonsets": "/apis/apps/v1/daemonsets",
             "validating": f"{ADMISSION}/validatingwebhookconfigurations",
             "mutating": f"{ADMISSION}/mutatingwebhookconfigurations",
@@ -107,7 +108,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         try:
             known = [item for item in definitions if item]
         except KubeError as error:
-            if error.status != 403:
+            if error.status != FORBIDDEN:
                 raise
             known = None
     space, refusal = _refusal(kube)
@@ -152,7 +153,7 @@ def _items(kube: Kube, where: str) -> list[Json] | None:
     try:
         items: list[Json] = kube.call("GET", where)["items"]
     except KubeError as error:
-        if error.status not in {403, 404}:
+        if error.status not in {FORBIDDEN, NOT_FOUND}:
             raise
         return None
     return items
@@ -188,7 +189,7 @@ def _refusal(kube: Kube) -> tuple[str, str]:
         except KubeError as error:
             if error.status == NOT_FOUND and space != "default":
                 continue
-            unable = error.status == 403 and "cannot create resource" in str(error)  # `rights` reports that
+            unable = error.status == FORBIDDEN and "cannot create resource" in str(error)  # `rights` reports that
             return space, "" if unable or error.status == CONFLICT else str(error)
         break
     return space, ""

@@ -29,7 +29,7 @@ from gangplank.backends.queue_webhooks import (
     resource_groups,
 )
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.deployed import everywhere, flags_of, mounted, title
+from gangplank.cluster.deployed import everywhere, first_container, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
 from gangplank.scheduling.pod_rules import chosen
@@ -132,4 +132,7 @@ def asking(kube: Kube, kind: str, spaces: Mapping[str, Json], problems: list[Pro
 def configured(kube: Kube, webhooks: Json) -> tuple[ResourceGroup, ...]:
     """The resource groups of the webhooks' configuration, a file of a ConfigMap."""
     places = [value for _, value in flags_of(webhooks, ["admission-conf"])]
-    return resource_groups(mounted(kube, webhooks, PurePosixPath(places[-1])), places[-1]) if places else ()
+    if not places:
+        return ()
+    text = mounted(kube, webhooks, first_container(webhooks), PurePosixPath(places[-1]))
+    return resource_groups(text, places[-1])

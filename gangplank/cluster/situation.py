@@ -11,12 +11,13 @@ from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import path
+from gangplank.cluster.client import FORBIDDEN, path
+from gangplank.cluster.deployed import DEPLOYMENTS
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.progress import Phase, first_failure, phase
 from gangplank.cluster.retries import used_up
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
-from gangplank.cluster.snapshot import DEVICES, FORBIDDEN, items, snapshot, with_drivers, with_runtimes
+from gangplank.cluster.snapshot import DEVICES, items, snapshot, with_drivers, with_runtimes
 from gangplank.cluster.standstill import lost_group
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
@@ -315,7 +316,7 @@ def standstill(
 
 def unavailable(kube: Kube) -> tuple[str, ...]:
     """The components of queue system and operators that have no ready pod; none without the right to read them."""
-    deployments = items(kube, "/apis/apps/v1/deployments")
+    deployments = items(kube, DEPLOYMENTS)
     return tuple(
         f"deployment {item['metadata']['namespace']}/{item['metadata']['name']} has no ready pod"
         for item in deployments or ()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.client import group_path
-from gangplank.cluster.deployed import flags_in, mounted, words_of
-from gangplank.cluster.site import DEPLOYMENTS
+from gangplank.cluster.client import FORBIDDEN, group_path
+from gangplank.cluster.deployed import DEPLOYMENTS, flags_in, mounted, running, words_of
 from gangplank.cluster.site import PRIORITIES as PRIORITIES_PATH
 from gangplank.errors import KubeError
 from gangplank.scheduling import claimed_devices, drivers, settings
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand
     from gangplank.spec import Json
 
-FORBIDDEN = 403
 DEVICES = group_path(device_claims.API_VERSION)
 CLAIMS, TAINT_RULES = "resourceclaims", "devicetaintrules"
 DENIED = "you may not list them"
@@ -62,11 +60,9 @@ def scheduler_configuration(kube: Kube) -> str | None:
     if len(maps) == 1:
         return "\n".join((maps[0].get("data") or {}).values())
     deployments = items(kube, DEPLOYMENTS)
-    for item in deployments or ():
-        container = item["spec"]["template"]["spec"]["containers"][0]
-        if QUEUE_SYSTEM.program in str(container.get("image")):
-            places = [value for _, value in flags_in(words_of(container), ["scheduler-conf"]) if value]
-            return (mounted(kube, item, PurePosixPath(places[-1])) or None) if places else QUEUE_SYSTEM.built_in
+    for item, container in running(deployments or (), QUEUE_SYSTEM.program):
+        places = [value for _, value in flags_in(words_of(container), ["scheduler-conf"]) if value]
+        return (mounted(kube, item, container, PurePosixPath(places[-1])) or None) if places else QUEUE_SYSTEM.built_in
     return None if deployments is None else ""
 
 
@@ -146,11 +142,9 @@ def with_drivers(kube: Kube, state: Snapshot, jobs: Iterable[tuple[Demand, Snaps
 def ignored(deployments: Iterable[Json]) -> frozenset[str] | None:
     """The provisioners that the queue system's scheduler is set to ignore; None if no Deployment has its program."""
     names: set[str] | None = None
-    for item in deployments:
-        for container in item["spec"]["template"]["spec"]["containers"]:
-            if QUEUE_SYSTEM.program in container["image"]:
-                values = (value or "" for _, value in flags_in(words_of(container), [QUEUE_SYSTEM.ignoring]))
-                names = {*(names or ()), *(name.strip() for value in values for name in value.split(","))}
+    for _, container in running(deployments, QUEUE_SYSTEM.program):
+        values = (value or "" for _, value in flags_in(words_of(container), [QUEUE_SYSTEM.ignoring]))
+        names = {*(names or ()), *(name.strip() for value in values for name in value.split(","))}
     return None if names is None else frozenset(names)
 
 

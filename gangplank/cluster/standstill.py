@@ -14,7 +14,7 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.pod_template import LOST_NODE_S
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import overlooked
-from gangplank.cluster.client import path
+from gangplank.cluster.client import FORBIDDEN, path
 from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-FORBIDDEN = 403
 ENDING_S = 5.0  # in which most pods that shall end have done so: their nodes are not asked for
 SUMMARY = "PodGroupPending"  # of Volcano's controller: what the scheduler says of the job's PodGroup
 NOT_QUEUED = ("Normal", "Unschedulable")  # type and reason, of a PodGroup that the scheduler does not let queue

@@ -9,17 +9,17 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.client import path
-from gangplank.cluster.deployed import words_of
+from gangplank.cluster.client import FORBIDDEN, path
+from gangplank.cluster.deployed import DEPLOYMENTS, mounted, running, words_of
 from gangplank.cluster.situation import decided
 from gangplank.cluster.snapshot import DENIED, items, taint_rules
-from gangplank.errors import GangplankError, Problem, Unreadable
+from gangplank.errors import GangplankError, KubeError, Problem, Unreadable
 from gangplank.scheduling import settings, volume_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import DEFAULT_SCHEDULER, UNFORESEEN
@@ -167,17 +167,14 @@ def scheduler_of(kube: Kube, name: str, configuration: str | None) -> Scheduler:
     """The scheduler of a name, with its flags and its configuration at the site."""
     if name == DEFAULT_SCHEDULER:
         return kubernetes(kube, configuration)
-    deployments = items(kube, "/apis/apps/v1/deployments")
+    deployments = items(kube, DEPLOYMENTS)
     if deployments is None:
         return Scheduler(QUEUE_SYSTEM.program, name, missing=(f"deployments of all namespaces ({DENIED})",))
-    for item in deployments:
-        pod = item["spec"]["template"]["spec"]
-        for container in pod["containers"]:
-            words = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
-            flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
-            own_name = flags.get("scheduler-name", QUEUE_SYSTEM.scheduler)
-            if QUEUE_SYSTEM.program in container["image"] and own_name == name:
-                return queueing(kube, item, container, words, flags)
+    for item, container in running(deployments, QUEUE_SYSTEM.program):
+        words = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
+        flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
+        if flags.get("scheduler-name", QUEUE_SYSTEM.scheduler) == name:
+            return queueing(kube, item, container, words, flags)
     problem = Problem(f"scheduler {name}", "no Deployment of it", f"{DEFAULT_SCHEDULER} or {QUEUE_SYSTEM.title}'s")
     return Scheduler(QUEUE_SYSTEM.program, name, missing=(str(problem),))
 
@@ -192,33 +189,28 @@ def queueing(kube: Kube, deployment: Json, container: Json, words: list[str], fl
         missing.append(str(Problem(f"{where}, image", container["image"], expected)))
     if "plugins-dir" in flags:
         missing.append(f"{where}: what the plugins of {flags['plugins-dir']} do, which are not in the copy")
-    text = mounted(kube, deployment, container, Path(flags.get("scheduler-conf", "/")))
     named = flags.get("scheduler-conf", "")
-    if text is None:
-        missing.append(f"{where}: its configuration {named} ({DENIED}, or no ConfigMap has it)")
-    used = sorted({*QUEUE_SYSTEM.elsewhere} & {*settings.read(text or "").plugins})
+    text = configured(kube, deployment, container, named)
+    if not text:
+        missing.append(f"{where}: its configuration {named} (you may not read it, or no ConfigMap has it)")
+    used = sorted({*QUEUE_SYSTEM.elsewhere} & {*settings.read(text).plugins})
     missing += [f"{where}: what its plugin {one} learns from a server, which the copy cannot ask" for one in used]
     kept = [word for word in words if word.startswith("-") and not DROPPED.match(word)]
     name = flags.get("scheduler-name", QUEUE_SYSTEM.scheduler)
     version = image[1] if image else ""
     return Scheduler(
-        QUEUE_SYSTEM.program, name, version, (*kept, *OURS), text or "", "--scheduler-conf", tuple(missing)
+        QUEUE_SYSTEM.program, name, version, (*kept, *OURS), text, "--scheduler-conf", tuple(missing)
     )
 
 
-def mounted(kube: Kube, deployment: Json, container: Json, place: Path) -> str | None:
-    """The text of a file that a container has from a ConfigMap; None if it cannot be read."""
-    pod, namespace = deployment["spec"]["template"]["spec"], deployment["metadata"]["namespace"]
-    for mount in container.get("volumeMounts") or ():
-        volume: Json = next((one for one in pod.get("volumes") or () if one["name"] == mount["name"]), {})
-        if Path(mount["mountPath"]) != place.parent or "configMap" not in volume:
-            continue
-        listed = items(kube, f"/api/v1/namespaces/{namespace}/configmaps")
-        for item in listed or ():
-            if item["metadata"]["name"] == volume["configMap"]["name"]:
-                text = (item.get("data") or {}).get(place.name)
-                return str(text) if text else None
-    return None
+def configured(kube: Kube, deployment: Json, container: Json, place: str) -> str:
+    """The text of a file that a container has from a ConfigMap; "" if there is none, or if it may not be read."""
+    try:
+        return mounted(kube, deployment, container, PurePosixPath(place or "/"))
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return ""
 
 
 def kubernetes(kube: Kube, configuration: str | None) -> Scheduler:

@@ -18,7 +18,7 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import filter_loader, test_loader
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library; pylint: disable=unused-import
 
-from gangplank.errors import GangplankError
+from gangplank.errors import FULL, GangplankError
 from gangplank.processes import origin
 from gangplank.runs import holder
 from gangplank.text import plain_lines
@@ -35,7 +35,7 @@ if isinstance(sys.stdout, io.TextIOWrapper):
     sys.stdout.reconfigure(line_buffering=True)
 
 SPACE, PERMISSIONS = "free some space", "correct its permissions"
-FIXES = dict.fromkeys((errno.ENOSPC, errno.EDQUOT), SPACE) | dict.fromkeys((errno.EACCES, errno.EPERM), PERMISSIONS)
+FIXES = dict.fromkeys(FULL, SPACE) | dict.fromkeys((errno.EACCES, errno.EPERM), PERMISSIONS)
 
 
 def plain(value: Any) -> Any:

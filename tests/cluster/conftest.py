@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.part import SOCKET
 from gangplank.cluster.client import Kube
 from tests.support.sweeps import FULL
 
@@ -146,7 +147,7 @@ class Lab:
 
         from supervisor.xmlrpc import SupervisorTransport
 
-        transport = SupervisorTransport(None, None, "unix:///run/gangplank/supervisor.sock")
+        transport = SupervisorTransport(None, None, f"unix://{SOCKET}")
         try:
             server: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
             yield server.supervisor

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 SILENT = timedelta(seconds=50)  # Kubernetes' default: a node that has been silent for longer is lost
+WITHIN_S = 180  # for a lease that is renewed each 30 s, and for a node that has none
 SIZE = {"cpu": "1", "memory": "1Gi"}
 
 
@@ -38,14 +39,14 @@ def lose_a_node(kubeconfig: str, kube: Kube, folder: Path) -> None:
         running.enter_context(kwok(kubeconfig, folder))
         with nodes(kube, "lost", [SIZE], {}):
             running.close()
-            until(lambda: lost(kube) - earlier, "a lost node")
+            until(lambda: lost(kube) - earlier, "a lost node", WITHIN_S)
 
 
 def test_a_node_stays_ready_while_kwok_runs_and_a_run_that_lost_one_is_refused(
     kubeconfig: str, kube: Kube, tmp_path: Path
 ) -> None:
     with kwok(kubeconfig, tmp_path), nodes(kube, "kept", [SIZE], {}) as names:
-        until(functools.partial(renewed, kube, *names), "a renewed lease")
+        until(functools.partial(renewed, kube, *names), "a renewed lease", WITHIN_S)
         assert {*names} <= ready(kube)
     with pytest.raises(LabError, match="got 1 that the cluster took for lost"):
         lose_a_node(kubeconfig, kube, tmp_path)

@@ -193,7 +193,7 @@ def test_a_release_of_another_name_has_its_configuration_where_its_deployment_mo
     """Its queues passed for ones that no plugin looks at, and nobody for one who gives back what another deserves."""
     mount, source = {"name": "conf", "mountPath": "/conf"}, {"name": "batch-scheduler-configmap"}
     container = {"image": "r/vc-scheduler:v1.15.1", "args": flags, "volumeMounts": [mount]}
-    spec = {"containers": [container], "volumes": [{"name": "conf", "configMap": source}]}
+    spec = {"containers": [{"image": "r/proxy:v1"}, container], "volumes": [{"name": "conf", "configMap": source}]}
     meta = {"name": "batch-scheduler", "namespace": "batch"}
     api.objects["/apis/apps/v1/namespaces/batch/deployments/batch-scheduler"] = {
         "metadata": meta, "spec": {"template": {"spec": spec}},

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS
+from gangplank.cluster.deployed import DEPLOYMENTS
 from gangplank.cluster.situation import asked
 from gangplank.errors import KubeError, Unreadable
 from gangplank.jobs.parse import parse_job
@@ -24,10 +25,11 @@ from lab.build.parts import Workshop
 from lab.build.versions import load_pins
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 Json = dict[str, Any]
-DEPLOYMENTS, MAPS = "/apis/apps/v1/deployments", "/api/v1/namespaces/volcano-system/configmaps"
+MAP = "/api/v1/namespaces/volcano-system/configmaps/own"
 GROUP, RULES = "/apis/resource.k8s.io", "/apis/resource.k8s.io/v1alpha3/devicetaintrules"
 CRD = {
     "metadata": {"name": "queues.scheduling.volcano.sh", "uid": "c"},
@@ -39,18 +41,21 @@ CRD = {
 }
 
 
-def cluster(objects: dict[str, list[Json]], *forbidden: str) -> Any:
-    """A cluster that has lists of objects by path, and that forbids some."""
+def cluster(objects: Mapping[str, list[Json] | Json], *forbidden: str) -> Any:
+    """A cluster that has objects, and lists of them, by path, and that forbids some."""
 
     def get(where: str) -> Any:
         if where in forbidden:
             raise KubeError("no", 403)
-        return {"items": objects[where]} if where in objects else None
+        held = objects.get(where)
+        return {"items": held} if isinstance(held, list) else held
 
     return SimpleNamespace(get=get, call=lambda *_: {"gitVersion": "v1.35.4"})
 
 
-def volcano(image: str = "a.example/vc-scheduler:v1.15.1", text: str = "actions: allocate", *args: str) -> Any:
+def volcano(
+    image: str = "a.example/vc-scheduler:v1.15.1", text: str = "actions: allocate", *args: str, forbidden: str = ""
+) -> Any:
     """A cluster with Volcano's scheduler."""
     container = {
         "image": image,
@@ -61,8 +66,8 @@ def volcano(image: str = "a.example/vc-scheduler:v1.15.1", text: str = "actions:
     meta = {"name": "s", "namespace": "volcano-system"}
     return cluster({
         DEPLOYMENTS: [{"metadata": meta, "spec": {"template": {"spec": pod}}}],
-        MAPS: [{"metadata": {"name": "own"}, "data": {"v.conf": text}}],
-    })  # fmt: skip
+        MAP: {"metadata": {"name": "own"}, "data": {"v.conf": text}},
+    }, forbidden)  # fmt: skip
 
 
 def situation(backend: str = "volcano", state: Snapshot | None = None, **fields: Any) -> tuple[Situation, list[Json]]:
@@ -126,12 +131,24 @@ def test_volcano_keeps_the_flags_and_the_configuration_of_the_site() -> None:
     (volcano("a.example/vc-scheduler@sha256:0a"), "expected a tag that is a version"),
     (volcano("a.example/vc-scheduler:v1.15.1", "tiers: [{plugins: [{name: extender}]}]"), "what its plugin extender"),
     (volcano("a.example/vc-scheduler:v1.15.1", ""), "its configuration /etc/v/v.conf"),
+    (volcano(forbidden=MAP), "its configuration /etc/v/v.conf (you may not read it, or no ConfigMap has it)"),
     (volcano("a.example/vc-scheduler:v1.15.1", "a: 1", "--plugins-dir=/p"), "what the plugins of /p do"),
     (cluster({}), "scheduler volcano: got no Deployment of it"),
     (cluster({}, DEPLOYMENTS), "deployments of all namespaces (you may not list them)"),
 ])  # fmt: skip
 def test_what_the_copy_would_not_do_as_the_site_does_is_refused(kube: Any, words: str) -> None:
     assert any(words in line for line in scheduler_of(kube, "volcano", None).missing)
+
+
+def test_a_configuration_is_read_beside_a_sidecar_and_as_a_single_file() -> None:
+    """Only the first container counted, and only a ConfigMap that is mounted as a folder."""
+    kube = volcano()
+    pod = kube.get(DEPLOYMENTS)["items"][0]["spec"]["template"]["spec"]
+    pod["containers"][0]["volumeMounts"] = [{"name": "c", "mountPath": "/etc/v/v.conf", "subPath": "scheduler"}]
+    pod["containers"].insert(0, {"image": "a.example/proxy:v1"})
+    kube.get(MAP)["data"] = {"scheduler": "actions: enqueue"}
+    own = scheduler_of(kube, "volcano", None)
+    assert (own.configuration, own.missing) == ("actions: enqueue", ())
 
 
 def test_a_configuration_of_kube_scheduler_has_to_be_brought_along(tmp_path: Path) -> None:
