@@ -55,20 +55,15 @@ OURS: dict[str, Callable[[], dict[str, Any]]] = {
     "roles/volcano": volcano, "roles/lab_cluster": control_plane,
     "charts/training-operator": functools.partial(of_yaml, "charts/training-operator/values.yaml"),
 }  # fmt: skip
-SHAPES = ("10x100", "100x10")  # of the parts `gangs` and `tuning`
 TUNED = {
     "requests": Tuned(
         "roles/volcano", {"controller_kube_api_qps": 50, "controller_kube_api_burst": 100},
-        tuple(f"{part}.{shape}.running" for shape in SHAPES for part in ("tuning.requests", "gangs")),
-    ),
-    "logs": Tuned(
-        "roles/volcano", {"admission_log_level": 4, "scheduler_log_level": 3, "controller_log_level": 4},
-        tuple(f"tuning.logs.{shape}.running" for shape in SHAPES),
+        ("tuning.requests.100x10.running", "gangs.100x10.running", "gangs.10x100.running"),
     ),
     "batches": Tuned(
         "roles/lab_cluster", {"endpoint-updates-batch-period": "0s", "endpointslice-updates-batch-period": "0s"},
-        tuple(f"tuning.batches.{shape}.{key}" for shape in SHAPES for key in ("running", "cpu")),
+        ("tuning.batches.1x1000.manager",),
     ),
-    "heap": Tuned("roles/lab_cluster", {"GOGC": 100}, ("tuning.heap.100x10.memory", "tuning.heap.100x10.running")),
+    "heap": Tuned("roles/lab_cluster", {"GOGC": 100}, ("tuning.heap.rest.memory",)),
     "operator": Tuned("charts/training-operator", {"qps": 20, "burst": 30, "threads": 1}, ("operator.pods",)),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.flags import own_programs, start
@@ -11,7 +12,7 @@ from bench.gangs.ways import gangs, once
 from bench.programs import memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bench.gangs.release import Volcano
     from bench.gangs.start import Start
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ROUNDS = 3
+REST_S = 20  # after the programs have started
 OURS = "ours"
 
 
@@ -31,24 +33,13 @@ class Variant(NamedTuple):
     """Of the control plane's programs."""
 
 
-class Run(NamedTuple):
-    """One start, and MiB of all programs after it."""
-
-    start: Start
-    memory: float
-
-
-Runs = dict[str, list[Run]]  # by the name of a variant
-
-
-class Kind(NamedTuple):
-    """One kind of figure of all runs."""
-
-    key: str
-    words: str
-    unit: str
-    values: dict[str, list[float]]
+class Runs(NamedTuple):
     """By the name of a variant, a value of each round."""
+
+    starts: dict[str, dict[str, list[Start]]]
+    """By shape."""
+    rest: dict[str, list[float]]
+    """MiB of all programs before them, but of etcd, whose file grows with what it has stored."""
 
 
 def fresh(volcano: Volcano, variant: Variant, programs: str) -> None:
@@ -66,25 +57,32 @@ def fresh(volcano: Volcano, variant: Variant, programs: str) -> None:
 
 def started(
     setting: Setting, shapes: Mapping[str, tuple[int, int]], variants: Callable[[Json], Mapping[str, Variant]]
-) -> dict[str, Runs]:
-    """Each variant of the roles' values in turns, by shape."""
-    runs: dict[str, Runs] = {shape: {} for shape in shapes}
+) -> Runs:
+    """Each variant of the roles' values in turns: memory at rest, and the gangs of each shape."""
+    runs = Runs({shape: {} for shape in shapes}, {})
     with prepared(setting) as volcano, own_programs() as programs:
         every = [*variants(volcano.own).items()]
         for number in range(ROUNDS):
             for name, variant in every if number % 2 == 0 else reversed(every):
                 fresh(volcano, variant, programs)
+                time.sleep(REST_S)
+                rest = sum(size for program, size in memory().items() if program != "etcd")
+                runs.rest.setdefault(name, []).append(rest)
                 for shape, counts in shapes.items():
-                    one = Run(once(volcano, gangs(volcano, variant.values), counts), sum(memory().values()))
-                    runs[shape].setdefault(name, []).append(one)
-                    setting.say(f"round {number + 1}, {shape}, {name}: running {one.start.running_s:.1f} s")
+                    one = once(volcano, gangs(volcano, variant.values), counts)
+                    runs.starts[shape].setdefault(name, []).append(one)
+                    setting.say(f"round {number + 1}, {name}, {rest:.0f} MiB, {shape}: running {one.running_s:.1f} s")
     return runs
 
 
-def kinds(runs: Mapping[str, Sequence[Run]]) -> Iterator[Kind]:
-    """What the figures of one shape are: seconds until all pods run, and CPU time and memory of all programs."""
-    seconds = {name: [one.start.running_s for one in rows] for name, rows in runs.items()}
-    yield Kind("running", "all Running", "s", seconds)
-    yield Kind("cpu", "CPU time", "s", {
-        name: [sum(one.start.cpu_s.values()) for one in rows] for name, rows in runs.items()})  # fmt: skip
-    yield Kind("memory", "memory", "MiB", {name: [one.memory for one in rows] for name, rows in runs.items()})
+def running_s(starts: Mapping[str, Sequence[Start]]) -> dict[str, list[float]]:
+    """Seconds until all pods run."""
+    return {name: [one.running_s for one in rows] for name, rows in starts.items()}
+
+
+def cpu_s(starts: Mapping[str, Sequence[Start]], program: str = "") -> dict[str, list[float]]:
+    """Seconds of CPU of a program, or of all together."""
+    return {
+        name: [one.cpu_s.get(program, 0.0) if program else sum(one.cpu_s.values()) for one in rows]
+        for name, rows in starts.items()
+    }

@@ -13,7 +13,7 @@ import yaml
 
 from bench.figures import Beside, figure
 from bench.flags import with_flag
-from bench.gangs.variants import OURS, Variant, kinds, started
+from bench.gangs.variants import OURS, Variant, cpu_s, running_s, started
 from bench.part import Lab, Part
 from bench.parts.gangs import SHAPES
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.figures import Figure
-    from bench.gangs.variants import Run
+    from bench.gangs.start import Start
     from bench.part import Setting
 
 Json = dict[str, Any]
@@ -65,7 +65,10 @@ TRIED = {
     "least": Tried("two actions, no node scores", configured(least)),
     "nodes": Tried("10 of 100 nodes", {  # upstream compares at least 100; the chart has no value for that flag
         "scheduler_percentage_nodes_to_find": 10,
-        "scheduler_log_level": "1\n            - --minimum-feasible-nodes=10"}),
+        "scheduler_log_level": "3\n            - --minimum-feasible-nodes=10"}),
+    "logs": Tried("short logs", {
+        "admission_log_level": 1, "scheduler_log_level": 1,
+        "controller_log_level": "1\n            - --max-requeue-num=-1"}),
     "rate": Tried("scheduler qps x 5", {
         "scheduler_kube_api_qps": 10_000, "scheduler_kube_api_burst": 10_000}),
     "webhooks": Tried("webhooks of jobs alone", {"enabled_admissions": "/jobs/mutate,/jobs/validate"}),
@@ -92,15 +95,13 @@ def variants(own: Json) -> dict[str, Variant]:
 
 def measure(setting: Setting) -> Iterator[Figure]:
     """With the roles' values, and with each that was tried."""
-    yield from figures(started(setting, {SHAPE: SHAPES[SHAPE]}, variants)[SHAPE])
+    yield from figures(started(setting, {SHAPE: SHAPES[SHAPE]}, variants).starts[SHAPE])
 
 
-def figures(runs: Mapping[str, Sequence[Run]]) -> Iterator[Figure]:
+def figures(starts: Mapping[str, Sequence[Start]]) -> Iterator[Figure]:
     """What was tried, beside the roles' values."""
     count, size = SHAPES[SHAPE]
-    for kind in kinds(runs):
+    for key, words, values in (("running", "all Running", running_s(starts)), ("cpu", "CPU time", cpu_s(starts))):
         for name, one in TRIED.items():
-            if kind.key != "memory":
-                yield figure(f"tried.{name}.{SHAPE}.{kind.key}",
-                             f"{count} gangs of {size} pods, {kind.words}, {one.title} (tried)", kind.unit,
-                             kind.values[name], peer=Beside.of("the roles' values", kind.values[OURS]))  # fmt: skip
+            yield figure(f"tried.{name}.{SHAPE}.{key}", f"{count} gangs of {size} pods, {words}, {one.title} (tried)",
+                         "s", values[name], peer=Beside.of("the roles' values", values[OURS]))  # fmt: skip

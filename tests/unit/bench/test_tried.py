@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from bench.gangs.start import Start
-from bench.gangs.variants import Run
 from bench.parts import tried
 from bench.tuned import volcano
 
@@ -36,11 +35,10 @@ def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change() -> No
 
 def test_what_was_tried_has_the_roles_values_beside_it() -> None:
     seconds = {"ours": [10.0, 12.0, 11.0], **{name: [9.0] for name in tried.TRIED}}
-    runs = {
-        name: [Run(Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}), 100 - s) for s in rows]
-        for name, rows in seconds.items()
+    starts = {
+        name: [Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()
     }
-    rows = {one.id: one for one in tried.figures(runs)}
+    rows = {one.id: one for one in tried.figures(starts)}
     one = rows["tried.clients.100x10.running"]
     assert one.peer is not None
     assert (one.value, one.peer.value, one.goal) == (9.0, 11.0, None)

@@ -9,10 +9,9 @@ import pytest
 from bench import flags
 from bench.flags import with_flag, with_values
 from bench.gangs.start import Start
-from bench.gangs.variants import Run
+from bench.gangs.variants import Runs
 from bench.part import BenchError
 from bench.parts import tuning
-from bench.parts.gangs import SHAPES
 from bench.tuned import TUNED, volcano
 
 if TYPE_CHECKING:
@@ -72,24 +71,26 @@ def test_all_programs_start_again_and_are_the_roles_whatever_happens(
 
 
 def test_a_tuned_default_has_its_before_and_after() -> None:
-    before = {name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}
-    seconds = {"ours": [10.0, 12.0, 11.0], **before}
-    runs = {
-        name: [Run(Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}), 100 - s) for s in rows]
+    seconds = {"ours": [10.0, 12.0, 11.0], **{name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}}
+    starts = {
+        name: [Start(1.0, s, 0, 0, {"kube-controller-manager": s, "kubelet": 1.0}) for s in rows]
         for name, rows in seconds.items()
     }
-    rows = {one.id: one for shape in SHAPES for one in tuning.figures(shape, runs)}
+    rest = {name: [10 * s for s in rows] for name, rows in seconds.items()}
+    rows = {one.id: one for one in tuning.figures(Runs(dict.fromkeys(tuning.SHAPES, starts), rest))}
     one = rows["tuning.requests.100x10.running"]
     assert one.peer is not None
     assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
-    assert rows["tuning.requests.10x100.cpu"].value == 12.0
-    assert (rows["tuning.heap.100x10.memory"].goal, rows["tuning.heap.100x10.running"].goal) == (76.0, None)
+    assert rows["tuning.requests.1x1000.running"].goal is None, "this is not what it was tuned for"
+    assert rows["tuning.requests.1x1000.cpu"].value == 12.0
+    assert (rows["tuning.batches.1x1000.manager"].value, rows["tuning.batches.1x1000.manager"].goal) == (11.0, 20.0)
+    assert (rows["tuning.heap.rest.memory"].value, rows["tuning.heap.rest.memory"].goal) == (110.0, 200.0)
     assert {key for one in TUNED.values() for key in one.figures if key.startswith("tuning.")} <= rows.keys()
 
 
 def test_every_value_of_the_role_that_is_tuned_for_speed_has_a_before() -> None:
     """The others are there for what Volcano does, not for how fast."""
-    others = {"ignored_provisioners", "scheduler_config_override", "default_tolerations"}
+    others = {"ignored_provisioners", "scheduler_config_override", "default_tolerations", "controller_log_level"}
     tuned = {name for one in TUNED.values() if one.home == "roles/volcano" for name in one.upstream}
     assert volcano().keys() - others == tuned
     for one in TUNED.values():
