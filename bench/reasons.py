@@ -55,8 +55,8 @@ REASONS = {
         "Helm asks each 2 s whether all is ready, and kubectl watches; without `--wait` a role could not say what fails"
     ),
     "start.volcano": (
-        "From the command to the last binding it takes 1.7 s, a bare pod 0.1 s: Volcano's controller makes the pods, and"
-        " its scheduler looks once a second. Everything later is within 0.5 s of the floor"
+        "From the command to the last binding it takes 1.7 s, a bare pod 0.1 s: Volcano's controller makes the pods,"
+        " and its scheduler looks once a second. Everything later is within 0.5 s of the floor"
     ),
     "start.pytorchjob": (
         "Its workers have an init container that waits for the master's name, limited to a tenth of a core by upstream."
