@@ -79,7 +79,7 @@ class Volcano:
         return True
 
     def start_again(self) -> None:
-        """Each of its programs starts anew."""
+        """Start each of its programs again."""
         self.kube.call("DELETE", PROGRAMS, repeat=True)
         self.ready()
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.flags import own_programs, start
-from bench.gangs.place import cleared
+from bench.gangs.place import cleared, still
 from bench.gangs.site import prepared
 from bench.gangs.ways import gangs, once
 from bench.programs import memory
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ROUNDS = 3
-REST_S = 20  # after the programs have started
 OURS = "ours"
 
 
@@ -43,7 +41,7 @@ class Runs(NamedTuple):
 
 
 def fresh(volcano: Volcano, variant: Variant, programs: str) -> None:
-    """Run a variant; control plane and Volcano start anew, whatever it changes.
+    """Run a variant; control plane and Volcano start again, whatever it changes.
 
     What runs for a while has a larger memory, and a longer list of what it knows.
     """
@@ -65,7 +63,7 @@ def started(
         for number in range(ROUNDS):
             for name, variant in every if number % 2 == 0 else reversed(every):
                 fresh(volcano, variant, programs)
-                time.sleep(REST_S)
+                still(volcano.kube)
                 rest = sum(size for program, size in memory().items() if program != "etcd")
                 runs.rest.setdefault(name, []).append(rest)
                 for shape, counts in shapes.items():

@@ -13,6 +13,7 @@ from bench.figures import Beside, figure, number
 from bench.flags import with_values
 from bench.gangs.variants import OURS, Variant, cpu_s, running_s, started
 from bench.part import Lab, Part
+from bench.parts import gangs
 from bench.tuned import TUNED
 from gangplank.text import counted
 
@@ -28,7 +29,7 @@ PART = Part("What each tuned default brings", minutes=55, lab=Lab.UP, usual=Fals
 DEFAULTS = {name: one for name, one in TUNED.items() if any(key.startswith("tuning.") for key in one.figures)}
 MANAGER = "kube-controller-manager"
 AIMS = {key for one in DEFAULTS.values() for key in one.figures}
-SHAPES = {"100x10": (100, 10), "1x1000": (1, 1000)}
+SHAPES = {"100x10": gangs.SHAPES["100x10"], "1x1000": (1, 1000)}
 
 
 def without(own: Json, names: Mapping[str, object]) -> Json:
