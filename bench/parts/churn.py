@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
 
 Json = dict[str, Any]
-PART = Part("A gang on a busy cluster, and ten minutes of churn", minutes=19, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("A gang on a busy cluster, and ten minutes of churn", minutes=26, lab=Lab.UP, usual=False, builds=("kwok",))
 LASTS = "gangplank.dev/lasts"
 BESIDE, SIZE, CPU, RUNS_S = 30, 10, "4", 20  # gangs at a time, pods of each, cores of each pod, seconds
 PROBE, PROBE_CPU = 8, "1"
-SPAN_S, PEER_S, SETTLE_S = 600, 90, 30  # of the peer twice
+SPAN_S, PEER_S, SETTLE_S = 600, 300, 30  # of the peer twice, so that both have as many gangs
 GROWTH_PERCENT, LEAST_MIB = 10, 10
 
 
