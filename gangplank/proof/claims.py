@@ -6,6 +6,7 @@ A docstring is the claim's row in docs/proof.md; `*` marks a mistake that tests 
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -126,11 +127,11 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
         oldest = min(records, key=lambda record: record.number("time"))
         age = expected.created - oldest.number("time")
         if age > CLOCK_TOLERANCE_S:
-            cause = "a replay, or a checkpoint of an earlier job of this name"
-            fix = "remove what an earlier job left in the output folder, or name another folder"
-            if slow := slow_clock(run):
-                cause, fix = slow, "let the nodes keep the same time (NTP), and train again"
-            return False, f"{oldest.name} is {age:.0f} s older than the job ({cause}). Fix: {fix}"
+            replayed = (
+                "(a replay, or a checkpoint of an earlier job of this name)."
+                " Fix: remove what an earlier job left in the output folder, or name another folder"
+            )
+            return False, f"{oldest.name} is {age:.0f} s older than the job {other_clock(run) or replayed}"
     if expected.pods is None:
         return None, "not asked: files do not say which pods were the job's. Fix: give --pods, or ask the cluster"
     nodes = expected.pods
@@ -222,18 +223,23 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
     return judged(problems, f"0 to {size - 1}, each once, in {counted(len(pods), 'pod')} on {listed(nodes)}{source}")
 
 
-def slow_clock(run: Run) -> str:
-    """Which rank's clock was behind the others' at the end of the last epoch that all ranks have, "" if they agree.
+def other_clock(run: Run) -> str:
+    """Which rank's clock was furthest from the others' at the end of an epoch that all ranks have, and the fix.
 
-    All ranks end an epoch together: they exchange a mean in it.
+    All ranks end an epoch together: they exchange a mean in it. It is "" if the clocks agreed. Of two ranks, it is the
+    one that was behind.
     """
     ends = {rank: {str(end.get("epoch")): end.number("time") for end in run.of("epoch", rank)} for rank in run.chains}
     common = set.intersection(*map(set, ends.values())) if ends else set()
-    times = {rank: own[max(common, key=lambda epoch: own[epoch])] for rank, own in ends.items()} if common else {}
-    if not times or max(times.values()) - min(times.values()) <= CLOCK_TOLERANCE_S:
+    each = [sorted((own[epoch], rank) for rank, own in ends.items()) for epoch in common]
+    times = max(each, key=lambda one: one[-1][0] - one[0][0], default=[(0.0, 0)])
+    (least, slow), (most, fast) = times[0], times[-1]
+    if most - least <= CLOCK_TOLERANCE_S:
         return ""
-    slow = min(times, key=lambda rank: times[rank])
-    return f"the clock of rank {slow} is {max(times.values()) - times[slow]:.0f} s behind another's"
+    middle = statistics.median(time for time, _ in times)
+    rank, side = (fast, "ahead of") if most - middle > middle - least else (slow, "behind")
+    return (f"(the clock of rank {rank} was {most - least:.0f} s {side} another's)."
+            " Fix: let the nodes keep the same time (NTP), and train again")  # fmt: skip
 
 
 @claim("one attempt at a time")
@@ -246,7 +252,8 @@ def one_attempt_at_a_time(run: Run, _: Expected) -> Judgement:
         return False, "no rank finished"
     began = min(run.last_begin(rank).number("time") for rank in run.chains)
     late = [record.name for record in run.abandoned if record.number("time") > began + CLOCK_TOLERANCE_S]
-    problems = [f"another process wrote {listed(late)} while the ranks were training"] if late else []
+    because = (clock := other_clock(run)) and f" {clock}"
+    problems = [f"another process wrote {listed(late)} while the ranks were training{because}"] if late else []
     resumes = sum(begin.get("resumed") is not None for begin in run.of("begin", min(run.chains)))
     abandoned = counted(len(run.abandoned), "record")
     return judged(problems, f"{counted(resumes, 'resume')}, {abandoned} of work abandoned before the last start")

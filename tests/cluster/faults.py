@@ -82,7 +82,9 @@ class Fault:
     hold_s: float = 0.0
     """From making to healing it."""
     cause: str = ""
-    """A pattern: while the fault lasts the training stands still; `gangplank status` or `why` has this one cause."""
+    """A pattern: while the fault lasts the training stands still, and who follows it reads this cause."""
+    code: str = ""
+    """Of the one cause that `gangplank why` names then."""
     backends: tuple[str, ...] = BACKENDS
     alone: str = ""
     """Why no other back-end can have it, if it is made on one."""
@@ -336,7 +338,7 @@ def _webhook(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
         scaled(lab, ADMISSION, 1)
 
 
-@fault("image missing", cause=rf"(ErrImagePull|ImagePullBackOff).*{TRAINER}")
+@fault("image missing", cause=rf"(ErrImagePull|ImagePullBackOff).*{TRAINER}", code="image")
 def _image(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     part = Path(lab.parts["bin"]["containerd"]).parent.name
     ctr = (f"/mnt/parts/{part}/bin/ctr", "-n", "k8s.io", "images")
@@ -390,7 +392,8 @@ def allow(lab: Lab, pods: int) -> None:
 
 
 # Pods that run stay, and no other may be created.
-@fault("quota lowered", around=own_quota, cause="because quota lowered of namespace faults has 0 pods left")
+@fault("quota lowered", around=own_quota, code="quota",
+       cause="because quota lowered of namespace faults has 0 pods left")  # fmt: skip
 def _quota(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     allow(lab, 0)
     try:
@@ -431,7 +434,7 @@ def kept_folder(lab: Lab) -> Iterator[None]:
     yield  # it stays: the proof reads it
 
 
-@fault("the volume's node lost", around=kept_folder, own=OWN,
+@fault("the volume's node lost", around=kept_folder, own=OWN, code="volume-node-lost",
        cause=f"its volume claim own is on {SMALL} alone, and that does not answer")  # fmt: skip
 def _volume(lab: Lab, _: Sequence[Job]) -> Iterator[None]:
     yield from lost(lab, SMALL)
@@ -481,10 +484,11 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
         lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
 
 
-# libfaketime, in every process of the jobs; in a pod with the file, clocks are as far behind as that says.
-LATE = "-300s"
-FAKETIME = {"LD_PRELOAD": "/data/clock/libfaketimeMT.so.1", "FAKETIME_TIMESTAMP_FILE": "/tmp/behind",
+# libfaketime, in every process of the jobs; in a pod with the file, clocks differ by what that says.
+SHIFT_S = 300
+FAKETIME = {"LD_PRELOAD": "/data/clock/libfaketimeMT.so.1", "FAKETIME_TIMESTAMP_FILE": "/tmp/shift",
             "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}  # fmt: skip
+AHEAD = 4  # epochs, of which a checkpoint has the first
 
 
 @contextmanager
@@ -499,12 +503,35 @@ def other_clock(lab: Lab) -> Iterator[None]:
     yield
 
 
-@fault("a rank's clock 5 min behind", around=other_clock, env=FAKETIME,
-       unproven="the clock of rank 1 is [0-9]+ s behind another's")  # fmt: skip
-def _clock(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+def shift_clock(jobs: Sequence[Job], seconds: int) -> None:
+    """Set the clock of each job's worker, until its container ends."""
     for each in jobs:
         pid = each.lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60)
-        Path("/proc", str(pid), "root", "tmp", "behind").write_text(LATE)
+        Path("/proc", str(pid), "root", "tmp", "shift").write_text(f"{seconds:+d}s")
+
+
+@fault("a rank's clock 5 min behind", around=other_clock, env=FAKETIME,
+       unproven="the clock of rank 1 was [0-9]+ s behind another's")  # fmt: skip
+def _behind(_: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    shift_clock(jobs, -SHIFT_S)
+    yield
+
+
+def epochs_ahead(job: Job) -> bool:
+    """Whether the worker has finished epochs in the future."""
+    now = time.time()
+    future = [one for one in job.records() if one["kind"] == "epoch" and float(str(one["time"])) > now + SHIFT_S / 2]
+    return len(future) >= AHEAD
+
+
+# After its restart, the worker has the right time, and what it wrote before seems to be of another process.
+@fault("a rank's clock 5 min ahead, and the rank killed", around=other_clock, env=FAKETIME,
+       unproven="the clock of rank 0 was [0-9]+ s behind another's")  # fmt: skip
+def _ahead(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    shift_clock(jobs, SHIFT_S)
+    for job in jobs:
+        lab.wait(f"{job.name} has epochs of the future", functools.partial(epochs_ahead, job), 60)
+    lose_rank(jobs)
     yield
 
 
@@ -681,10 +708,12 @@ class Outcome:
         as_said = done.returncode == 1 and len(failed) == 1 and re.search(unproven, failed[0])
         return "" if as_said else done.stdout + done.stderr
 
-    def names(self, cause: str) -> str:
-        """What gangplank says of the cause of a standstill, once who follows the job has read it too."""
+    def names(self, cause: str, code: str) -> str:
+        """What gangplank says of the one cause of a standstill, once who follows the job has read it too."""
         assert self.reads(cause), self.lines[-8:]
-        self.said = "\n".join(self.job.command(word).stdout for word in ("status", "why"))
+        answer = json.loads(self.job.command("why", "-o", "json").stdout)
+        assert answer["needed"] == [code], answer
+        self.said = "\n".join((answer["summary"], *answer["evidence"]))
         assert re.search(cause, self.said), self.said
         return self.said
 
@@ -732,7 +761,7 @@ def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:
             assert not early, f"{', '.join(early)}: got an end before {one.name}, expected a training"
             for outcome in outcomes.values():
                 if one.cause:
-                    lab.wait(f"the cause of {one.name}", functools.partial(outcome.names, one.cause), CAUSE_S)
+                    lab.wait(f"the cause of {one.name}", functools.partial(outcome.names, one.cause, one.code), CAUSE_S)
                 if one.warns:
                     lab.wait(f"a word on {one.name}", functools.partial(outcome.warned, one.warns), CAUSE_S)
             if one.forever:

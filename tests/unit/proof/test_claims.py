@@ -442,7 +442,25 @@ def test_a_rank_whose_clock_is_behind_is_named_and_not_called_a_replay() -> None
 
     verdict = prove(World(change=behind).train(), replace(EXPECTED, created=990.0))
     assert failed(verdict) == {"pods are the job's"}
-    assert "s older than the job (the clock of rank 1 is 300 s behind another's). Fix: let the nodes" in verdict.text()
+    assert "s older than the job (the clock of rank 1 was 300 s behind another's). Fix: let the nodes" in verdict.text()
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_clock_that_was_ahead_before_a_restart_is_named_and_no_other_process(rank: int) -> None:
+    def ahead(record: Record) -> None:
+        if record["rank"] == rank and float(str(record["time"])) < 2000:
+            record["time"] = float(str(record["time"])) + 1500
+
+    first = World(change=ahead)
+    first.begin()
+    first.part(1, list(range(100)))
+    first.close(1)
+    lost = World(step=first.step, change=ahead, chains={one: list(chain) for one, chain in first.chains.items()})
+    lost.part(2, list(range(50)))
+    world = resumed(first, 3, 0, epoch=2)
+    verdict = prove([*finish(world, 0).records(), *lost.records()], EXPECTED)
+    assert failed(verdict) == {"one attempt at a time"}
+    assert f"(the clock of rank {rank} was 1500 s ahead of another's). Fix: let the nodes" in verdict.text()
 
 
 def test_an_attempt_that_ended_before_is_accepted() -> None:
