@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 CONTROLLERS, WEBHOOKS = "volcano-controller", "volcano-admission"  # label app of their Deployments, in every release
+PROGRAMS = {CONTROLLERS: "vc-controller-manager", WEBHOOKS: "vc-webhook-manager"}  # in the names of their images
 HOOK = "volcano-admission-service-{}-mutate"  # a MutatingWebhookConfiguration; the webhooks look for that very name
 POLICY = "volcano-{}-mutation-policy"  # a MutatingAdmissionPolicy of Volcano's chart
 JOBS = "job-controller"

@@ -29,10 +29,10 @@ def title(deployment: Json) -> str:
     return f"Deployment {deployment['metadata']['namespace']}/{deployment['metadata']['name']}"
 
 
-def first_container(deployment: Json) -> Json:
-    """The one that runs its program, where upstream's chart has no other."""
-    container: Json = deployment["spec"]["template"]["spec"]["containers"][0]
-    return container
+def container_of(deployment: Json, program: str) -> Json:
+    """The one with an image of this program; the first if none names it."""
+    containers: list[Json] = deployment["spec"]["template"]["spec"]["containers"]
+    return next((one for _, one in running([deployment], program)), containers[0])
 
 
 def words_of(container: Json) -> list[str]:
@@ -40,10 +40,12 @@ def words_of(container: Json) -> list[str]:
     return [*(container.get("command") or ()), *(container.get("args") or ())]
 
 
-def flags_of(deployment: Json, names: Collection[str], numbers: Collection[str] = ()) -> list[tuple[str, str]]:
-    """Those flags of its first container, in their order; raises SpecError for a value that the program cannot read."""
+def flags_of(
+    deployment: Json, program: str, names: Collection[str], numbers: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """Those flags of its program, in their order; raises SpecError for a value that the program cannot read."""
     flags, problems = [], []
-    for name, value in flags_in(words_of(first_container(deployment)), names):
+    for name, value in flags_in(words_of(container_of(deployment, program)), names):
         if value is None or (name in numbers and not NUMBER.fullmatch(value)):
             expected = "a whole number" if name in numbers else "a value"
             problems.append(Problem(f"--{name}", shown(value), expected, "correct the arguments of its container"))
@@ -66,6 +68,21 @@ def flags_in(words: Sequence[str], names: Collection[str]) -> list[tuple[str, st
         name, has_value, text = word.removeprefix("-").removeprefix("-").partition("=")
         if word.startswith("-") and name in names:
             flags.append((name, text if has_value else next(rest, None)))
+    return flags
+
+
+def in_one_word(words: Iterable[str]) -> list[str]:
+    """All flags, each with the value that follows it.
+
+    >>> in_one_word(["/vc-scheduler", "--v=3", "--scheduler-name", "batch", "--leader-elect"])
+    ['--v=3', '--scheduler-name=batch', '--leader-elect']
+    """
+    flags = list[str]()
+    for word in words:
+        if word.startswith("-"):
+            flags.append(word)
+        elif flags and "=" not in flags[-1]:
+            flags[-1] += f"={word}"
     return flags
 
 

@@ -24,12 +24,13 @@ from gangplank.backends.queue_webhooks import (
     HOOK,
     JOBS,
     POLICY,
+    PROGRAMS,
     WEBHOOKS,
     ResourceGroup,
     resource_groups,
 )
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster.deployed import everywhere, first_container, flags_of, mounted, title
+from gangplank.cluster.deployed import container_of, everywhere, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
 from gangplank.scheduling.pod_rules import chosen
@@ -50,7 +51,7 @@ def with_queue_system(kube: Kube, deployments: Sequence[Json], site: Site, jobs:
     """The site with the settings of Volcano; raises SpecError if it has one that the library does not know."""
     by_app = {(item["metadata"].get("labels") or {}).get("app"): item for item in deployments}
     webhooks = by_app.get(WEBHOOKS)
-    names = [value for _, value in flags_of(webhooks, ["scheduler-name"])] if webhooks else []
+    names = [value for _, value in flags_of(webhooks, PROGRAMS[WEBHOOKS], ["scheduler-name"])] if webhooks else []
     site = replace(site, scheduler=names[0]) if names else site
     if not jobs or not {CONTROLLERS, WEBHOOKS} & by_app.keys():
         return site
@@ -58,7 +59,7 @@ def with_queue_system(kube: Kube, deployments: Sequence[Json], site: Site, jobs:
     problems = list(policies(kube))
     for app in (CONTROLLERS, WEBHOOKS) if own else ():
         missing = Problem("Deployments", "none", f"one with the label app={app}", WITHOUT)
-        problems += unlike(by_app[app], GATES[app]) if app in by_app else [missing]
+        problems += unlike(by_app[app], app) if app in by_app else [missing]
     spaces = {name: space(kube, name) for name in sorted({namespace(job) for job in jobs})}
     asked = {kind: asking(kube, kind, spaces, problems) for kind in ("jobs", "pods", "podgroups")}
     for name in sorted(own - asked["jobs"]):
@@ -83,9 +84,9 @@ def space(kube: Kube, name: str) -> Json:
     return {"metadata": {"labels": labels, "annotations": meta.get("annotations") or {}}}
 
 
-def unlike(deployment: Json, gates: Mapping[str, str]) -> Iterator[Problem]:
+def unlike(deployment: Json, app: str) -> Iterator[Problem]:
     """The settings with which Volcano makes other objects of a job than the library knows, or none."""
-    flags = flags_of(deployment, ["controllers", "feature-gates"])
+    flags, gates = flags_of(deployment, PROGRAMS[app], ["controllers", "feature-gates"]), GATES[app]
     words = [word.strip() for name, value in flags for word in value.split(",") if name == "controllers"]
     if words and not runs(JOBS, words):
         expected = f"{JOBS} among them, or {QUEUE_SYSTEM.title} ignores the job"
@@ -131,8 +132,8 @@ def asking(kube: Kube, kind: str, spaces: Mapping[str, Json], problems: list[Pro
 
 def configured(kube: Kube, webhooks: Json) -> tuple[ResourceGroup, ...]:
     """The resource groups of the webhooks' configuration, a file of a ConfigMap."""
-    places = [value for _, value in flags_of(webhooks, ["admission-conf"])]
+    places = [value for _, value in flags_of(webhooks, PROGRAMS[WEBHOOKS], ["admission-conf"])]
     if not places:
         return ()
-    text = mounted(kube, webhooks, first_container(webhooks), PurePosixPath(places[-1]))
+    text = mounted(kube, webhooks, container_of(webhooks, PROGRAMS[WEBHOOKS]), PurePosixPath(places[-1]))
     return resource_groups(text, places[-1])

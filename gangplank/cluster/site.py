@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gangplank.backends.base import Site
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import queue_site
-from gangplank.cluster.deployed import DEPLOYMENTS, everywhere, first_container, flags_of, mounted, title
+from gangplank.cluster.deployed import DEPLOYMENTS, container_of, everywhere, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
-OPERATOR = "training-operator"  # the name of its Deployment, upstream's and that of charts/training-operator
+OPERATOR = "training-operator"  # the name of its Deployment, upstream's and our chart's, and of its image
 OPERATED = "kubeflow.org/v1"  # the API version of its kinds
 GANG = "gang-scheduler-name"
 KINDS = "enable-scheme"
@@ -62,7 +62,7 @@ def priorities_of(classes: Iterable[Json]) -> dict[str, int]:
 
 def with_operator(kube: Kube, operator: Json, site: Site, jobs: Sequence[Json]) -> Site:
     """The site with the settings of its training operator."""
-    pairs = flags_of(operator, FLAGS, numbers=[INIT_TRIES])
+    pairs = flags_of(operator, OPERATOR, FLAGS, numbers=[INIT_TRIES])
     flags, kinds = dict(pairs), [value.lower() for name, value in pairs if name == KINDS]
     template = PurePosixPath(flags.get(INIT_TEMPLATE, TEMPLATE))
     if problems := [problem for job in jobs for problem in unlike(job, flags, kinds)]:
@@ -72,7 +72,7 @@ def with_operator(kube: Kube, operator: Json, site: Site, jobs: Sequence[Json]) 
         gang=flags.get(GANG, "").lower() == QUEUE_SYSTEM.scheduler,
         init_image=flags.get(INIT_IMAGE, site.init_image),
         init_tries=int(flags.get(INIT_TRIES, str(site.init_tries)), 0),
-        init_template=mounted(kube, operator, first_container(operator), template),
+        init_template=mounted(kube, operator, container_of(operator, OPERATOR), template),
     )
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import FORBIDDEN, path
-from gangplank.cluster.deployed import DEPLOYMENTS, mounted, running, words_of
+from gangplank.cluster.deployed import DEPLOYMENTS, in_one_word, mounted, running, words_of
 from gangplank.cluster.situation import decided
 from gangplank.cluster.snapshot import DENIED, items, taint_rules
 from gangplank.errors import GangplankError, KubeError, Problem, Unreadable
@@ -171,8 +171,8 @@ def scheduler_of(kube: Kube, name: str, configuration: str | None) -> Scheduler:
     if deployments is None:
         return Scheduler(QUEUE_SYSTEM.program, name, missing=(f"deployments of all namespaces ({DENIED})",))
     for item, container in running(deployments, QUEUE_SYSTEM.program):
-        words = [*(container.get("command") or ())[1:], *(container.get("args") or ())]
-        flags = dict(word.lstrip("-").partition("=")[::2] for word in words if word.startswith("-"))
+        words = in_one_word(words_of(container))
+        flags = dict(word.lstrip("-").partition("=")[::2] for word in words)
         if flags.get("scheduler-name", QUEUE_SYSTEM.scheduler) == name:
             return queueing(kube, item, container, words, flags)
     problem = Problem(f"scheduler {name}", "no Deployment of it", f"{DEFAULT_SCHEDULER} or {QUEUE_SYSTEM.title}'s")
@@ -195,7 +195,7 @@ def queueing(kube: Kube, deployment: Json, container: Json, words: list[str], fl
         missing.append(f"{where}: its configuration {named} (you may not read it, or no ConfigMap has it)")
     used = sorted({*QUEUE_SYSTEM.elsewhere} & {*settings.read(text).plugins})
     missing += [f"{where}: what its plugin {one} learns from a server, which the copy cannot ask" for one in used]
-    kept = [word for word in words if word.startswith("-") and not DROPPED.match(word)]
+    kept = [word for word in words if not DROPPED.match(word)]
     name = flags.get("scheduler-name", QUEUE_SYSTEM.scheduler)
     version = image[1] if image else ""
     return Scheduler(

@@ -108,6 +108,19 @@ def test_a_template_under_another_key_and_path_is_found(cluster: Api) -> None:
     assert (site.gang, site.init_template) == (True, TEMPLATE)
 
 
+def sidecar(api: Api, deployment: str, image: str) -> None:
+    """Put a container with the same flags before the one that runs the program."""
+    containers = api.objects[f"{DEPLOYMENTS}/{deployment}"]["spec"]["template"]["spec"]["containers"]
+    containers[0]["image"] = image
+    containers.insert(0, {"image": "a/proxy:1", "args": ["--gang-scheduler-name=volcano", "--scheduler-name=proxy"]})
+
+
+def test_the_operator_is_read_behind_a_sidecar(cluster: Api) -> None:
+    sidecar(cluster, "training-operator", "a/training-operator:v1")
+    site = site_of(Kube(cluster.kubeconfig))
+    assert (site.gang, site.init_tries, site.init_template) == (False, 3, TEMPLATE)
+
+
 def test_a_cluster_without_the_operator_has_upstream_s_settings(api: Api) -> None:
     api.objects[f"{PRIORITIES}/high"] = {"metadata": {"name": "high"}, "value": 7}
     api.objects[f"{DEPLOYMENTS}/other"] = {"metadata": {"name": "other"}, "spec": {}}
@@ -185,6 +198,13 @@ def refusal(api: Api, job: Json, backend: str = "volcano") -> str:
 def test_a_job_that_names_no_scheduler_gets_the_first_of_the_webhook(volcano: Api) -> None:
     assert become(volcano, vcjob())["Pod"]["schedulerName"] == "batch"
     assert become(volcano, vcjob(schedulerName="mine"))["Pod"]["schedulerName"] == "mine"
+
+
+def test_the_webhooks_are_read_behind_a_sidecar(volcano: Api) -> None:
+    sidecar(volcano, "batch-volcano-admission", "a/vc-webhook-manager:v1")
+    assert become(volcano, vcjob())["Pod"]["schedulerName"] == "batch"
+    hook(volcano, "pods")
+    assert become(volcano, vcjob())["Pod"]["schedulerName"] == "batch-two", "the group is in the ConfigMap"
 
 
 def test_a_default_queue_is_the_one_of_the_namespace_where_a_webhook_changes_pod_groups(volcano: Api) -> None:

@@ -127,6 +127,14 @@ def test_volcano_keeps_the_flags_and_the_configuration_of_the_site() -> None:
     assert own.missing == ()
 
 
+def test_flags_of_two_words_are_kept_with_their_values() -> None:
+    more = ("--schedule-period", "5s", "--leader-elect", "--scheduler-name", "batch")
+    own = scheduler_of(volcano("a/vc-scheduler:v1.15.1", "actions: allocate", *more), "batch", None)
+    assert own.name == "batch"
+    assert "--schedule-period=5s" in own.words
+    assert not {"5s", "--schedule-period"} & {*own.words}
+
+
 @pytest.mark.parametrize(("kube", "words"), [
     (volcano("a.example/vc-scheduler@sha256:0a"), "expected a tag that is a version"),
     (volcano("a.example/vc-scheduler:v1.15.1", "tiers: [{plugins: [{name: extender}]}]"), "what its plugin extender"),
