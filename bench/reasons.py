@@ -19,16 +19,6 @@ REASONS = {
         "Both cores are busy, 2 % idle. Each pod takes 4.1 requests where the bare client sends 3.0, and Volcano's own"
         " programs and the simulated nodes take CPU time that the floor does not have"
     ),
-    "tuning.requests.10x100.*": "Ten gangs do not reach the limit: what differs is within the spread",
-    "tuning.logs.*": "Short logs bring nothing beyond the spread: they are no default any more",
-    "tuning.batches.*": (
-        "Gangs of up to 100 pods gain nothing. One of 1,000, by hand: kube-controller-manager takes 1.3 and 1.8 s of"
-        " CPU time with batches, 4.4 and 4.9 s without. That is not measured here yet"
-    ),
-    "tuning.heap.*": (
-        "Right after gangs start, the spread hides it. At rest, by hand: 914 and 927 MiB without etcd, 947 and 962"
-        " before. That is not measured here yet"
-    ),
     "nodes.site.changes": (
         "One of three runs repaired the mark of a Helm revision that the bench itself had left out; corrected since"
     ),

@@ -58,11 +58,12 @@ OURS: dict[str, Callable[[], dict[str, Any]]] = {
 TUNED = {
     "requests": Tuned(
         "roles/volcano", {"controller_kube_api_qps": 50, "controller_kube_api_burst": 100},
-        ("tuning.requests.100x10.running", "gangs.100x10.running", "gangs.10x100.running"),
+        ("tuning.requests.100x10.running", "tuning.requests.1x1000.running",
+         "gangs.100x10.running", "gangs.10x100.running"),
     ),
     "batches": Tuned(
         "roles/lab_cluster", {"endpoint-updates-batch-period": "0s", "endpointslice-updates-batch-period": "0s"},
-        ("tuning.batches.1x1000.manager",),
+        ("tuning.batches.1x1000.manager", "tuning.batches.1x1000.running"),
     ),
     "heap": Tuned("roles/lab_cluster", {"GOGC": 100}, ("tuning.heap.rest.memory",)),
     "operator": Tuned("charts/training-operator", {"qps": 20, "burst": 30, "threads": 1}, ("operator.pods",)),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bench.part import Setting
 
 Json = dict[str, Any]
-PART = Part("What each tuned default brings", minutes=55, lab=Lab.UP, usual=False, builds=("kwok",))
+PART = Part("What each tuned default brings", minutes=42, lab=Lab.UP, usual=False, builds=("kwok",))
 DEFAULTS = {name: one for name, one in TUNED.items() if any(key.startswith("tuning.") for key in one.figures)}
 MANAGER = "kube-controller-manager"
 AIMS = {key for one in DEFAULTS.values() for key in one.figures}

@@ -81,7 +81,7 @@ def test_a_tuned_default_has_its_before_and_after() -> None:
     one = rows["tuning.requests.100x10.running"]
     assert one.peer is not None
     assert (one.value, one.peer.value, one.goal, one.met) == (11.0, 22.0, 20.0, True)
-    assert rows["tuning.requests.1x1000.running"].goal is None, "this is not what it was tuned for"
+    assert rows["tuning.heap.1x1000.running"].goal is None, "this is not what it was tuned for"
     assert rows["tuning.requests.1x1000.cpu"].value == 12.0
     assert (rows["tuning.batches.1x1000.manager"].value, rows["tuning.batches.1x1000.manager"].goal) == (11.0, 20.0)
     assert (rows["tuning.heap.rest.memory"].value, rows["tuning.heap.rest.memory"].goal) == (110.0, 200.0)
