@@ -6,7 +6,6 @@ too, and the sweep playbook-kills all of them: see tests/support/playbook_kills.
 
 from __future__ import annotations
 
-import json
 import signal
 from typing import TYPE_CHECKING
 
@@ -56,12 +55,13 @@ def life() -> Iterator[Life]:
 def test_d6_each_playbook_of_a_labs_life_converges(life: Life, number: int) -> None:
     rows = playbook_kills.one_round(life, number)
     kills = [
-        Row(row["book"], len(life.points[row["book"]]), point, not problem and not row["problems"])
+        Row(row.book, len(life.points[row.book]), point, not problem and not row.problems)
         for row in rows
-        for point, problem in row["points"].items()
+        for point, problem in row.points.items()
     ]
     if sweeping("playbook-kills"):
         keep(kills)
     print(f"{sum(kill.converged for kill in kills)} of {len(kills)} kill points converged")
-    assert all(kill.converged for kill in kills), json.dumps(rows, indent=1)
-    assert [row["book"] for row in rows] == [*life.killed_in(number)]
+    assert all(kill.converged for kill in kills), "\n".join(map(str, rows))
+    expected = {(book, str(point)) for book, points in life.killed_in(number).items() for point in points}
+    assert {(kill.book, kill.point) for kill in kills} == expected

@@ -1,10 +1,10 @@
 """The playbooks of a lab's life, killed at points of their tasks, run again, and compared with an undisturbed life.
 
 A round is a life: lab, site, teams, train, uninstall, lab-down. In round n each of them is killed at the points of its
-n-th chain, which are spread over its tasks. A run is killed at the first one. The next run has to reach the second one,
-where it is killed, and so on. A playbook with fewer chains runs unkilled, and only if a later one still has some.
-The run after the last kill has to succeed, the lab has to be as in the undisturbed life, and the run after that has to
-report no more changes than there.
+n-th chain, which are spread over its tasks. A run is killed at the first one, the next run at the second one, and so
+on; a point that it leaves out is tried alone. A playbook with fewer chains runs unkilled, and only if a later one still
+has some. The run after the last kill has to succeed, the lab has to be as in the undisturbed life, and the run after
+that has to report no more changes than there.
 """
 
 from __future__ import annotations
@@ -93,6 +93,21 @@ class Life:
         return {book: left[0] for book, left in own.items() if left}
 
 
+@dataclass
+class Killed:
+    """A playbook that was killed at points, one after the other."""
+
+    book: str
+    points: dict[str, str] = field(default_factory=dict)
+    """What was wrong at each that was reached: "" if the run was killed there."""
+    unreached: list[Point] = field(default_factory=list)
+    """Of tasks that a run left out, as the one before had done what they are for."""
+    problems: list[str] = field(default_factory=list)
+    """After the last of them."""
+    broken: bool = False
+    """Whether even the second run after them failed."""
+
+
 def play(book: str, point: Point | None = None, notes: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a playbook, killed at a point if there is one."""
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(INVENTORY), f"playbooks/{book}.yml"]
@@ -160,12 +175,12 @@ def undisturbed() -> Life:
     return life
 
 
-def one_round(life: Life, number: int) -> list[dict[str, Any]]:
+def one_round(life: Life, number: int) -> list[Killed]:
     """Each playbook that has so many chains, killed at the points of one; what was not as in the undisturbed life.
 
-    What is wrong after the last kill may be the doing of each of them.
+    A run after a kill may leave out what the one before has done. A point there is tried alone, in a life of its own.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[Killed] = []
     killed = life.killed_in(number)
     if not killed:
         return rows
@@ -174,32 +189,49 @@ def one_round(life: Life, number: int) -> list[dict[str, Any]]:
         if book not in killed:
             completed(book)
             continue
-        problems: list[str] = []
-        rows.append({
-            "book": book,
-            "points": {str(point): problem_at(book, point) for point in killed[book]},
-            "problems": problems,  # after the last of them
-        })
-        first = play(book)
-        if first.returncode:
-            problems.append(f"the run after it failed: {first.stdout[-2500:]}")
-            if play(book).returncode:
-                problems.append("so did the next")
-                break
-        problems += differences(life.facts[book], facts())[:20]
-        second = play(book)
-        if second.returncode or changed(second.stdout) > life.changes[book]:
-            tasks = tasks_that(second.stdout, "changed", "fatal")
-            problems.append(f"the run after that: status {second.returncode}, changed={changed(second.stdout)} {tasks}")
-    return rows
+        rows.append(killed_at(life, book, killed[book]))
+        if rows[-1].broken:
+            break
+    return rows + [killed_alone(life, row.book, point) for row in rows for point in row.unreached]
 
 
-def problem_at(book: str, point: Point) -> str:
-    """What was wrong with a run that is to be killed at a point, after one that was killed at an earlier point."""
-    done = play(book, point=point)
-    if done.returncode == -signal.SIGKILL:
-        return ""
-    return f"not killed at the {point}: status {done.returncode}: {done.stdout[-2500:]}"
+def killed_alone(life: Life, book: str, point: Point) -> Killed:
+    """A playbook killed at one point, on a lab that all the playbooks before it made."""
+    completed("lab-down")
+    for earlier in [*BOOKS][: [*BOOKS].index(book)]:
+        completed(earlier)
+    row = killed_at(life, book, [point])
+    row.points |= {str(one): "no run reaches it" for one in row.unreached}
+    return row
+
+
+def killed_at(life: Life, book: str, points: Sequence[Point]) -> Killed:
+    """A playbook killed at points, one after the other, and what was not as in the undisturbed life.
+
+    What is wrong after the last kill may be the doing of each of them.
+    """
+    row = Killed(book)
+    for point in points:
+        done = play(book, point=point)
+        if done.returncode:
+            as_asked = done.returncode == -signal.SIGKILL
+            row.points[str(point)] = "" if as_asked else f"status {done.returncode}: {done.stdout[-2500:]}"
+        else:
+            row.unreached.append(point)
+    first = play(book)
+    if first.returncode:
+        row.problems.append(f"the run after it failed: {first.stdout[-2500:]}")
+        if play(book).returncode:
+            row.problems.append("so did the next")
+            row.broken = True
+            return row
+    row.problems += differences(life.facts[book], facts())[:20]
+    second = play(book)
+    if second.returncode or changed(second.stdout) > life.changes[book]:
+        tasks = tasks_that(second.stdout, "changed", "fatal")
+        count = changed(second.stdout)
+        row.problems.append(f"the run after that: status {second.returncode}, changed={count} {tasks}")
+    return row
 
 
 def facts() -> dict[str, Any]:

@@ -114,10 +114,28 @@ def test_d6_each_playbook_is_killed_once_at_each_of_its_points(monkeypatch: pyte
         rounds.append(playbook_kills.one_round(life, number))
         lives.append([run.split()[0] for run in runs[begin:]])
     assert life.rounds == 3
-    books = [[row["book"] for row in rows] for rows in rounds]
+    books = [[row.book for row in rows] for rows in rounds]
     assert books == [[*BOOKS], ["lab", "site", "uninstall"], ["lab"], [], []]
-    assert not [row for rows in rounds for row in rows if row["problems"] or any(row["points"].values())]
+    assert not [row for rows in rounds for row in rows if row.problems or any(row.points.values())]
     killed = [run.split() for run in runs if " " in run]
     assert sorted(killed) == sorted([book, str(n)] for book, count in counts.items() for n in range(2 * count))
     twice = ["lab"] * 4 + ["site"] * 4 + ["teams", "train"] + ["uninstall"] * 4  # two kills, and two runs after them
     assert lives[1] == ["lab-down", *twice]
+
+
+def test_d6_a_point_that_a_run_after_a_kill_leaves_out_is_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {book: [Point("a", "", n, "end", 0.0) for n in (1, 2)] for book in BOOKS}
+    life = Life(points, {book: {} for book in BOOKS}, dict.fromkeys(BOOKS, 0))
+    runs: list[str] = []
+
+    def play(book: str, point: Point | None = None, **_: object) -> subprocess.CompletedProcess[str]:
+        left_out = point and book == "site" and runs[-1] == "site 1"
+        runs.append(f"{book} {point.number}" if point else book)
+        return subprocess.CompletedProcess([], -signal.SIGKILL if point and not left_out else 0, "ok: changed=0 ")
+
+    monkeypatch.setattr(playbook_kills, "play", play)
+    monkeypatch.setattr(playbook_kills, "facts", dict)
+    rows = playbook_kills.one_round(life, 0)
+    assert [row.book for row in rows] == [*BOOKS, "site"]
+    assert [row.points for row in rows if row.book == "site"] == [{"end of a": ""}, {"end of a (2)": ""}]
+    assert runs[-5:] == ["lab-down", "lab", "site 2", "site", "site"]
