@@ -22,10 +22,6 @@ REASONS = {
     "nodes.site.changes": (
         "One of three runs repaired the mark of a Helm revision that the bench itself had left out; corrected since"
     ),
-    "churn.memory.etcd": (
-        "etcd keeps what changed until the API server compacts it, which it did each five minutes in this result. The"
-        " lab has two minutes since; that was not measured again"
-    ),
     "evidence.*": (
         "A difference of 1 % between two runs of half a minute is about their spread, which crosses the goal: in CPU"
         " time, two equal runs differ by as much"
