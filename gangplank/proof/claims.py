@@ -237,7 +237,7 @@ def other_clock(run: Run) -> str:
     if most - least <= CLOCK_TOLERANCE_S:
         return ""
     middle = statistics.median(time for time, _ in times)
-    rank, side = (fast, "ahead of") if most - middle > middle - least else (slow, "behind")
+    rank, side = (fast, "ahead of") if most - middle > middle - least + CLOCK_TOLERANCE_S else (slow, "behind")
     return (f"(the clock of rank {rank} was {most - least:.0f} s {side} another's)."
             " Fix: let the nodes keep the same time (NTP), and train again")  # fmt: skip
 

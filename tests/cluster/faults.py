@@ -497,7 +497,7 @@ def other_clock(lab: Lab) -> Iterator[None]:
     volume = lab.get("pvc", "shared", "-n", NAMESPACE)["spec"]["volumeName"]
     spec = lab.get("pv", volume)["spec"]
     folder = STATE / "shared" / Path((spec.get("hostPath") or spec["local"])["path"]).name / "clock"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     root = Path(build([], print, roots=("faketime",))["roots"]["faketime"])
     shutil.copy(next(root.glob("usr/lib/*/faketime/libfaketimeMT.so.1")), folder)
     yield

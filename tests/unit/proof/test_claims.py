@@ -463,6 +463,16 @@ def test_a_clock_that_was_ahead_before_a_restart_is_named_and_no_other_process(r
     assert f"(the clock of rank {rank} was 1500 s ahead of another's). Fix: let the nodes" in verdict.text()
 
 
+def test_of_two_clocks_the_one_that_is_behind_is_named() -> None:
+    def behind(record: Record) -> None:
+        if record["rank"] == 1:
+            record["time"] = 700.1 - float(str(record["seq"])) / 3
+
+    verdict = prove(World(2, change=behind).train(), Expected(2, epochs=2, global_batch=20, created=990.0))
+    assert "(the clock of rank 1 was 30" in verdict.text()
+    assert "s behind another's). Fix: " in verdict.text()
+
+
 def test_an_attempt_that_ended_before_is_accepted() -> None:
     other = World(3, attempt="b", clock=900.0)
     other.begin()
