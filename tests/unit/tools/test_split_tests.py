@@ -103,7 +103,7 @@ def test_the_files_of_a_part_run_in_an_order_that_its_seed_repeats(monkeypatch: 
     assert others[0] == others[1]
     assert others[0][0] != others[2][0]
     assert {tuple(sorted(names)) for names, _ in orders} == {tuple(sorted(first))}
-    assert first[0] == "check"
+    assert not first[0].startswith("tests/"), "the make target and scenarios come before"
 
 
 class Full:
