@@ -15,10 +15,10 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
-from gangplank.cluster.client import rank_of
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, Buffer, follow
+from gangplank.cluster.members import rank_of
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import first_failure, phase
 from gangplank.cluster.submit import title

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of
-from gangplank.cluster.client import rank_of
 from gangplank.cluster.logs import restarts
+from gangplank.cluster.members import rank_of
 from gangplank.scheduling import rest
 from gangplank.text import listed
 

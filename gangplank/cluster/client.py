@@ -14,14 +14,14 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gangplank.backends import BACKENDS, backend_of, device_claims, wiring
+from gangplank.backends import BACKENDS, backend_of, device_claims
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import answers, queues
 from gangplank.cluster.kubeconfig import load
 from gangplank.cluster.lab_route import leaves
+from gangplank.cluster.members import controller_of, default_container, may_own, pod_label, rank_of
 from gangplank.cluster.patience import OUTAGE_S, Patience, silent
 from gangplank.errors import KubeError, Problem
-from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.diff import differences
 from gangplank.k8s.names import SUBDOMAIN
 from gangplank.wait import late, polls
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from gangplank.spec import Json
 
-__all__ = ["Kube", "KubeError", "group_path", "path", "rank_of"]
+__all__ = ["Kube", "KubeError", "group_path", "path"]
 
 # The plural in the API's paths, by apiVersion and kind; the back-ends name those of jobs
 PLURALS = {
@@ -52,7 +52,6 @@ OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has J
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 HOME = "~/.kube/config"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that this runs in
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"  # annotation of a pod
 JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
@@ -567,45 +566,6 @@ class Kube:
 def in_cluster() -> bool:
     """Whether this runs in a pod that has an account of its own."""
     return (ACCOUNT / "token").exists()
-
-
-def pod_label(job: Json) -> str:
-    """The label by which a job's controller says whose pods they are; "" if it adds none, as beside a manual selector.
-
-    https://kubernetes.io/docs/concepts/workloads/controllers/job/#specifying-your-own-pod-selector
-    """
-    manual = (job.get("spec") or {}).get("manualSelector")
-    return "" if manual else BACKENDS[str(backend_of(job))].wiring.job_name
-
-
-def controller_of(item: Json) -> Json:
-    """The reference to the object for which a controller made this one; empty if none did."""
-    owners: list[Json] = item["metadata"].get("ownerReferences") or []
-    return next((owner for owner in owners if owner.get("controller")), {})
-
-
-def may_own(job: Json, owner: Json) -> bool:
-    """Whether the controller's owner of an object is a job, or something else, which the job may own."""
-    other = (owner.get("apiVersion"), owner.get("kind")) != (job["apiVersion"], job["kind"])
-    return bool(owner) and (other or bool(owner["uid"] == job["metadata"]["uid"]))
-
-
-def rank_of(pod: Json) -> int | None:
-    """The rank of a pod's node, None if nothing says it."""
-    text = wiring.rank(pod)
-    return int(text) if text.isdigit() else None
-
-
-def default_container(pod: Json) -> str:
-    """The container whose log is meant where none is named, as for kubectl; "" if the pod has one only.
-
-    The API server does not choose one of several. After an init container has failed, only that one has a log.
-    """
-    for status in failed_init(pod):
-        return str(status["name"])
-    names = [one["name"] for one in (pod.get("spec") or {}).get("containers") or ()]
-    marked: str = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "")
-    return "" if len(names) < 2 else marked if marked in names else names[0]
 
 
 def uncounted(error: KubeError) -> bool:

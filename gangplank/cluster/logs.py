@@ -14,7 +14,8 @@ from collections import Counter, deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from gangplank.cluster.client import default_container, path
+from gangplank.cluster.client import path
+from gangplank.cluster.members import default_container
 from gangplank.errors import KubeError
 from gangplank.reading.files import LONGEST
 from gangplank.wait import Pause

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
-from gangplank.cluster.client import FORBIDDEN, controller_of, default_container, may_own, path, pod_label, rank_of
+from gangplank.cluster.client import FORBIDDEN, path
+from gangplank.cluster.members import controller_of, default_container, may_own, pod_label, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.snapshot import items, snapshot
 from gangplank.cluster.standstill import size_of

@@ -14,7 +14,8 @@ from urllib3.exceptions import HTTPError
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.cluster import evidence, progress
-from gangplank.cluster.client import Kube, path, rank_of
+from gangplank.cluster.client import Kube, path
+from gangplank.cluster.members import rank_of
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected

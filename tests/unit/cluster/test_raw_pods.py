@@ -11,7 +11,8 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import Site
 from gangplank.cli import main, terminal
 from gangplank.cluster.attempts import attempts
-from gangplank.cluster.client import Kube, path, rank_of
+from gangplank.cluster.client import Kube, path
+from gangplank.cluster.members import rank_of
 from gangplank.cluster.situation import decided
 from gangplank.k8s.build import clone
 from tests.support.raw_jobs import INDEXED_JOB, PYTORCHJOB, TRAINJOB, VOLCANO_JOB, by_hand
