@@ -31,7 +31,7 @@ class Start:
     bound_s: float
     running_s: float
     failed: int
-    """Failures that controllers reported; a refused create of ours ends the run."""
+    """Failures that controllers reported, so many `reports`; a refused create of ours ends the run."""
     partial: int
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU time of the lab's programs meanwhile."""
@@ -39,6 +39,7 @@ class Start:
     """Requests to the API server meanwhile, by what they did."""
     idle: float = 0.0
     """The share of the machine's processors that nothing used meanwhile, in percent."""
+    reports: tuple[str, ...] = ()
 
     @property
     def refused(self) -> float:
@@ -61,6 +62,7 @@ def started(kube: Kube, path: str, shape: tuple[int, int], make: Callable[[str, 
             raise BenchError(f"{path}: got {refused} refused creates of {count}, expected none")
         watch.wait()
     pods, seen = watch.seen.pods.values(), watch.seen
-    failed = sum(bool(FAILED.search(event.get("reason") or "")) for event in warnings(kube))
-    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, failed,
-                 len(seen.partial | seen.torn))  # fmt: skip
+    reports = tuple(f"{event['reason']}: {event['message']}" for event in warnings(kube)
+                    if FAILED.search(event.get("reason") or ""))  # fmt: skip
+    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, len(reports),
+                 len(seen.partial | seen.torn), reports=reports)  # fmt: skip

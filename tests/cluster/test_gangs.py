@@ -45,11 +45,12 @@ CASES = SWEEP if sweeping("gangs") else [(SAMPLE, 0)]
 @pytest.mark.usefixtures("kubeconfig")
 @pytest.mark.parametrize(("shape", "number"), CASES, ids=str)
 def test_gangs_start_whole(tmp_path: Path, shape: Shape, number: int) -> None:
-    setting, rows = Setting(tmp_path), []
+    setting, rows, reports = Setting(tmp_path), [], dict[str, tuple[str, ...]]()
     with prepared(setting, nodes=shape.nodes) as volcano:
         works = ways(volcano)
         for way in works if number % 2 == 0 else reversed(works):
             one = once(volcano, works[way], (shape.gangs, shape.size))
+            reports[way] = one.reports
             cpu_s = {name: round(s, 1) for name, s in sorted(one.cpu_s.items()) if s >= LEAST_CPU_S}
             seconds = round(one.bound_s, 2), round(one.running_s, 2)
             rows.append(Row(*shape, number, way, *seconds, one.failed, one.partial, cpu_s, int(one.refused)))
@@ -59,4 +60,4 @@ def test_gangs_start_whole(tmp_path: Path, shape: Shape, number: int) -> None:
     if sweeping("gangs"):
         keep(rows)
     (ours,) = (row for row in rows if row.way == "ours")
-    assert (ours.failed, ours.partial) == (0, 0), rows
+    assert (ours.failed, ours.partial) == (0, 0), (rows, reports)
