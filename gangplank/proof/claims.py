@@ -252,8 +252,10 @@ def one_attempt_at_a_time(run: Run, _: Expected) -> Judgement:
         return False, "no rank finished"
     began = min(run.last_begin(rank).number("time") for rank in run.chains)
     late = [record.name for record in run.abandoned if record.number("time") > began + CLOCK_TOLERANCE_S]
-    because = (clock := other_clock(run)) and f" {clock}"
-    problems = [f"another process wrote {listed(late)} while the ranks were training{because}"] if late else []
+    problems = []
+    if late:
+        text = f"another process wrote {listed(late)} while the ranks were training"
+        problems.append(f"{text} {other_clock(run)}".rstrip())
     resumes = sum(begin.get("resumed") is not None for begin in run.of("begin", min(run.chains)))
     abandoned = counted(len(run.abandoned), "record")
     return judged(problems, f"{counted(resumes, 'resume')}, {abandoned} of work abandoned before the last start")
