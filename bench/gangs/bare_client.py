@@ -120,4 +120,4 @@ def replayed(kube: Kube, shape: tuple[int, int]) -> Start:
         begin = time.monotonic()
         for done in [pool.submit(one, number) for number in range(count * size)]:
             done.result()
-    return Start(max(bound) - begin, max(running) - begin, 0, 0)
+    return Start(max(bound) - begin, max(running) - begin, (), 0)

@@ -30,8 +30,8 @@ class Start:
 
     bound_s: float
     running_s: float
-    failed: int
-    """Failures that controllers reported, so many `reports`; a refused create of ours ends the run."""
+    reports: tuple[str, ...]
+    """Failures that controllers reported; a refused create of ours ends the run."""
     partial: int
     cpu_s: Mapping[str, float] = field(default_factory=dict)
     """CPU time of the lab's programs meanwhile."""
@@ -39,7 +39,11 @@ class Start:
     """Requests to the API server meanwhile, by what they did."""
     idle: float = 0.0
     """The share of the machine's processors that nothing used meanwhile, in percent."""
-    reports: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """How many failures controllers reported."""
+        return len(self.reports)
 
     @property
     def refused(self) -> float:
@@ -64,5 +68,5 @@ def started(kube: Kube, path: str, shape: tuple[int, int], make: Callable[[str, 
     pods, seen = watch.seen.pods.values(), watch.seen
     reports = tuple(f"{event['reason']}: {event['message']}" for event in warnings(kube)
                     if FAILED.search(event.get("reason") or ""))  # fmt: skip
-    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, len(reports),
-                 len(seen.partial | seen.torn), reports=reports)  # fmt: skip
+    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, reports,
+                 len(seen.partial | seen.torn))  # fmt: skip

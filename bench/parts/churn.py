@@ -95,7 +95,7 @@ def probe(kube: Kube) -> Start:
         watch.wait()
     pods = watch.seen.pods.values()
     kube.call("DELETE", f"{VOLCANO_JOBS}/{name}", WITH_PODS)
-    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, 0,
+    return Start(max(pod.bound for pod in pods) - begin, max(pod.running for pod in pods) - begin, (),
                  len(watch.seen.partial | watch.seen.torn))  # fmt: skip
 
 

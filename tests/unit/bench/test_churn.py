@@ -32,7 +32,8 @@ def test_memory_that_grows_after_the_first_third_misses_the_goal(last: float, me
 
 
 def test_the_99th_percentile_is_that_of_the_gangs() -> None:
-    ours = {"gang": [Start(float(number), 200.0, 0, 0) for number in range(101)], "floor": [Start(1.0, 1.0, 0, 0)] * 2}
+    gangs = [Start(float(number), 200.0, (), 0) for number in range(101)]
+    ours = {"gang": gangs, "floor": [Start(1.0, 1.0, (), 0)] * 2}
     rows = {one.id: one for one in figures(ours, ours["gang"])}
     assert rows["churn.gang.bound"].value == pytest.approx(50)
     assert rows["churn.gang.bound.99"].value == pytest.approx(99)
@@ -48,7 +49,7 @@ def test_the_peer_is_measured_before_and_after_ours(tmp_path: Path, monkeypatch:
         yield volcano
 
     def churned(_: Any, __: Any, span_s: float) -> tuple[dict[str, list[Start]], list[dict[str, float]]]:
-        rows = [Start(float(len(clock)), float(len(clock)), 0, 0)] * int(span_s // 30)
+        rows = [Start(float(len(clock)), float(len(clock)), (), 0)] * int(span_s // 30)
         return {"gang": rows, "floor": rows}, [{"etcd": 100.0}] * len(rows)
 
     monkeypatch.setattr(churn, "prepared", prepared)

@@ -6,6 +6,7 @@ import itertools
 import json
 import sys
 import threading
+from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
@@ -100,7 +101,7 @@ def test_the_goal_is_three_times_upstreams_rate_or_four_fifths_of_the_floors(
     upstream: float, floor: float, goal: float
 ) -> None:
     seconds = {"ours": 9.0, "upstream": upstream, "floor": floor, "kubernetes": 50.0}
-    rows = figures("10x100", {way: [Start(value, value + 1, 0, 0)] for way, value in seconds.items()})
+    rows = figures("10x100", {way: [Start(value, value + 1, (), 0)] for way, value in seconds.items()})
     bound = next(one for one in rows if one.id == "gangs.10x100.bound")
     assert bound.goal == pytest.approx(goal)
     assert bound.met is (goal > 9)
@@ -125,7 +126,7 @@ def test_a_release_has_changed_and_started_a_gang_before_cpu_time_is_counted(mon
 
     def start(shape: tuple[int, int]) -> Start:
         done.append(shape)
-        return Start(1.0, 2.0, 0, 0)
+        return Start(1.0, 2.0, (), 0)
 
     def ticks() -> dict[tuple[int, str], float]:
         done.append("ticks")
@@ -162,13 +163,14 @@ def test_requests_are_counted_by_what_they_do() -> None:
     kube: Any = SimpleNamespace(open=lambda *_: BytesIO(METRICS))
     counts = programs.requests(kube)
     assert counts == {"POST pods": 3.0, "POST pods, refused": 2.0, "POST pods/binding": 1.0}
-    assert Start(1.0, 2.0, 0, 0, requests=counts).refused == 2.0
+    assert Start(1.0, 2.0, (), 0, requests=counts).refused == 2.0
 
 
 def test_creates_of_pods_that_the_api_server_refused_are_shown_even_if_there_are_few() -> None:
     refused = {"ours": 3.0, "upstream": 1.0, "floor": 0.0, "kubernetes": 0.0}
+    calm = Start(1.0, 2.0, (), 0)
     starts = {
-        way: [Start(1.0, 2.0, 0, 0, requests={"POST pods": 1000.0, "POST pods, refused": count}), Start(1.0, 2.0, 0, 0)]
+        way: [replace(calm, requests={"POST pods": 1000.0, "POST pods, refused": count}), calm]
         for way, count in refused.items()
     }
     (one,) = (one for one in figures("10x100", starts) if one.id == "gangs.10x100.refused")
@@ -179,7 +181,7 @@ def test_creates_of_pods_that_the_api_server_refused_are_shown_even_if_there_are
 
 
 def test_plain_jobs_are_named_with_the_rate_of_kubernetes_own_controller() -> None:
-    starts = {way: [Start(1.0, 2.0, 0, 0)] for way in ("ours", "upstream", "floor", "kubernetes")}
+    starts = {way: [Start(1.0, 2.0, (), 0)] for way in ("ours", "upstream", "floor", "kubernetes")}
     titles = {one.id: one.title for one in figures("10x100", starts)}
     limit = "plain Jobs, no gang, at Kubernetes' own 20 requests a second"
     assert titles["gangs.10x100.bound.jobs"] == f"10 gangs of 100 pods as {limit}, all bound"

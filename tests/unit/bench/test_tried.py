@@ -36,7 +36,7 @@ def test_a_configuration_that_was_tried_is_the_role_s_but_for_one_change() -> No
 def test_what_was_tried_has_the_roles_values_beside_it() -> None:
     seconds = {"ours": [10.0, 12.0, 11.0], **{name: [9.0] for name in tried.TRIED}}
     starts = {
-        name: [Start(1.0, s, 0, 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()
+        name: [Start(1.0, s, (), 0, {"etcd": s, "kubelet": 1.0}) for s in rows] for name, rows in seconds.items()
     }
     rows = {one.id: one for one in tried.figures(starts)}
     one = rows["tried.clients.100x10.running"]

@@ -73,7 +73,7 @@ def test_all_programs_start_again_and_are_the_roles_whatever_happens(
 def test_a_tuned_default_has_its_before_and_after() -> None:
     seconds = {"ours": [10.0, 12.0, 11.0], **{name: [20.0, 24.0, 22.0] for name in tuning.DEFAULTS}}
     starts = {
-        name: [Start(1.0, s, 0, 0, {"kube-controller-manager": s, "kubelet": 1.0}) for s in rows]
+        name: [Start(1.0, s, (), 0, {"kube-controller-manager": s, "kubelet": 1.0}) for s in rows]
         for name, rows in seconds.items()
     }
     rest = {name: [10 * s for s in rows] for name, rows in seconds.items()}
