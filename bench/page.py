@@ -1,4 +1,4 @@
-"""docs/bench.md with its drawings, the table of docs/faults.md, and the figures of README.md, all from bench/results.
+"""docs/bench.md with its drawings, and the figures of README.md, docs/faults.md and roles, all from bench/results.
 
 python -m bench.page             # names what is stale, exits 1
 python -m bench.page --write
@@ -117,8 +117,8 @@ def section(name: str, title: str, result: Result) -> str:
     )
 
 
-def tuned(results: Mapping[str, Result]) -> str:
-    """The defaults that are tuned for speed, each with its before and after where they were measured."""
+def tuned(results: Mapping[str, Result], home: str = "") -> str:
+    """The defaults that are tuned for speed, or those of one home, each with its before and after where measured."""
     by_id = {one.id: one for result in results.values() for one in result.figures}
 
     def listed(values: Mapping[str, Any]) -> str:
@@ -127,11 +127,14 @@ def tuned(results: Mapping[str, Result]) -> str:
 
     rows = []
     for one in TUNED.values():
-        who = (f"[{one.home}](../{one.home}/README.md)", listed(one.ours), listed(one.upstream))
+        if home not in {"", one.home}:
+            continue
+        where = () if home else (f"[{one.home}](../{one.home}/README.md)",)
+        who = (*where, listed(one.ours), listed(one.upstream))
         shown = [by_id[key] for key in one.figures if key in by_id]
         cells = [(it.title, beside(it, it.peer), valued(it)) for it in shown] or [("not measured yet", "", "")]
-        rows += [(*(("", "", "") if at else who), *row) for at, row in enumerate(cells)]
-    return table(["where", "ours", "upstream's", "figure", "before", "after"], rows)
+        rows += [(*(("",) * len(who) if at else who), *row) for at, row in enumerate(cells)]
+    return table([*([] if home else ["where"]), "ours", "upstream's", "figure", "before", "after"], rows)
 
 
 def missed(results: Mapping[str, Result]) -> str:
@@ -264,10 +267,12 @@ def files(root: Path = ROOT) -> dict[str, str]:
     results = {name: result for name, result in read(root / "bench/results").items() if name in parts()}
     text_of_faults = (root / FAULTS).read_text()
     drawings = {f"{DRAWINGS}/{name}.svg": drawing(result.figures) for name, result in results.items()}
+    homes = {one.home: (root / one.home / "README.md").read_text() for one in TUNED.values()}
     return {
         PAGE: between((root / PAGE).read_text(), page(results)),
         FAULTS: between(text_of_faults, faults.shown(text_of_faults, results.get("faults"))),
         README: between((root / README).read_text(), headlines(results)),
+        **{f"{home}/README.md": between(text, tuned(results, home)) for home, text in homes.items() if BEGIN in text},
         **drawings,
     }
 

@@ -67,10 +67,11 @@ def fakes(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def site(folder: Path) -> Path:
     """A checkout with a result, and pages that were never written."""
     (folder / "bench/results").mkdir(parents=True)
-    (folder / "docs").mkdir()
     (folder / "bench/results/fit.json").write_text(to_json(result()))
-    for name in (page.PAGE, page.FAULTS, page.README):
-        (folder / name).write_text(f"before\n{page.BEGIN}\n\n{page.END}\nafter\n")
+    for name in (page.PAGE, page.FAULTS, page.README, *(f"{one.home}/README.md" for one in TUNED.values())):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        marks = "" if name.startswith("charts/") else f"{page.BEGIN}\n\n{page.END}\n"  # those of charts are helm-docs'
+        (folder / name).write_text(f"before\n{marks}after\n")
     return folder
 
 
@@ -286,9 +287,10 @@ def test_the_readme_names_its_figures_that_have_no_result() -> None:
     assert page.headlines({}).startswith("Without a result so far: ")
 
 
-def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> None:
+def test_page_and_readmes_are_stale_until_they_are_written(tmp_path: Path) -> None:
     root = site(tmp_path)
-    assert page.stale(root) == [page.PAGE, page.FAULTS, page.README, "docs/bench/fit.svg"]
+    roles = ["roles/volcano/README.md", "roles/lab_cluster/README.md"]
+    assert page.stale(root) == [page.PAGE, page.FAULTS, page.README, *roles, "docs/bench/fit.svg"]
     page.write(root)
     assert page.stale(root) == []
     row = "| 10 gangs <of> 100 pods | 11 s | defaults: 30.5 (30 to 31), 0.361 x | a bare client: 8, 1.38 x |"
@@ -298,8 +300,9 @@ def test_page_and_readme_are_stale_until_they_are_written(tmp_path: Path) -> Non
     assert text.startswith("before\n")
     assert text.endswith("after\n")
     assert "at most 9 (a third): **missed**" in text
-    (root / page.README).write_text((root / page.README).read_text().replace("11 s", "9 s"))
-    assert page.stale(root) == [page.README]
+    for name in (page.README, roles[0]):
+        (root / name).write_text((root / name).read_text().replace("11 s", "9 s"))
+    assert page.stale(root) == [page.README, roles[0]]
 
 
 def test_a_missed_goal_has_its_reason_at_the_top_of_the_page() -> None:
