@@ -11,10 +11,13 @@ import os
 import re
 import shutil
 import signal
+import socket
 import ssl
+import struct
 import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,6 +157,25 @@ def test_strangers_are_not_answered() -> None:
             opener.open(config["server"] + path, timeout=5)
         with contextlib.closing(refused.value):
             assert refused.value.code == 401
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_gang_of_a_thousand_is_created_over_one_connection() -> None:
+    """The server's first frame of HTTP/2 has how many requests it takes at a time (RFC 9113, 6.5)."""
+    config = yaml.safe_load((STATE / "admin.kubeconfig").read_text())["clusters"][0]["cluster"]
+    server = urllib.parse.urlsplit(config["server"])
+    context = ssl.create_default_context(cafile=config["certificate-authority"])
+    context.set_alpn_protocols(["h2"])
+    with (
+        socket.create_connection((server.hostname or "", server.port or 0), timeout=5) as raw,
+        context.wrap_socket(raw, server_hostname=server.hostname) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")  # and no settings of ours
+        head = answers.read(9)
+        assert head[3] == 4  # SETTINGS
+        settings = dict(struct.iter_unpack(">HI", answers.read(int.from_bytes(head[:3], "big"))))
+    assert settings[3] == 1000  # MAX_CONCURRENT_STREAMS
 
 
 @pytest.fixture(scope="module")
