@@ -9,7 +9,9 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import RANDOM, UID
+from gangplank.k8s import names
 from gangplank.k8s.build import clone, namespace, owner
+from gangplank.k8s.pod_resources import is_extended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,6 +35,19 @@ def device_class(resource: str) -> str:
     ('gpu.nvidia.com', '')
     """
     return resource.removeprefix(RESOURCE) if resource.startswith(RESOURCE) else ""
+
+
+def resource_problem(resource: str) -> str:
+    """What was expected of a resource of GPUs, or "" if a device plugin or a device class can have this name.
+
+    >>> resource_problem("nvidia.com/gpu"), resource_problem("kubernetes.io/cpu")
+    ('', 'a resource of a device plugin, whose domain is its own (e.g. nvidia.com/gpu)')
+    """
+    if resource.startswith(RESOURCE):
+        fits = names.SUBDOMAIN.fullmatch(device_class(resource))
+        return "" if fits else f"{RESOURCE} and a device class's name: a-z, 0-9, - and ."
+    plugin = "a resource of a device plugin, whose domain is its own (e.g. nvidia.com/gpu)"
+    return "" if is_extended(resource) else plugin
 
 
 def claimed(replica: Resources) -> str:

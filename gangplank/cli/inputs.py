@@ -173,9 +173,19 @@ def gather(
     none; "" where nobody knows it.
     """
     from gangplank.backends import backend_of
-    from gangplank.errors import Problem, SpecError
+    from gangplank.errors import GangplankError, Problem, SpecError
 
-    submitted = [item for name in names for item in read_objects(name, backend, site, namespace, grants=grants)]
+    submitted: list[Json] = []
+    errors: dict[str, GangplankError] = {}
+    for name in names:
+        try:
+            submitted += read_objects(name, backend, site, namespace, grants=grants)
+        except GangplankError as error:  # the next file may have some too
+            errors.setdefault(str(error), error)
+    if errors:
+        first, *_ = errors.values()
+        first.args = ("\n".join(errors),)
+        raise first
     by_backend = [(backend_of(item), item) for item in submitted]
     jobs = [(name, item) for name, item in by_backend if name]
     if backend and any(name != backend for name, _ in jobs):

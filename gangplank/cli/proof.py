@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from gangplank.cli.jobs import locate
 from gangplank.cluster.evidence import from_cluster, known
 from gangplank.cluster.progress import phase
 from gangplank.cluster.reader import output_of
-from gangplank.errors import GangplankError, Problem, Unreadable
+from gangplank.errors import GangplankError, Problem, Unreadable, shown
 from gangplank.proof.expected import EVIDENCE, claimed, expected
 from gangplank.proof.records import records_of
 from gangplank.proof.verdict import prove
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 NO_EVIDENCE = "use an image that is built on the trainer's, whose Python observes scripts, and leave `observe` at true"
+UID = re.compile(r"[\w-]+", re.ASCII)  # of a pod
 MOST = 1 << 30  # bytes of evidence that are judged; in memory they take a few times as many
 EVIDENCE_FILE = "give the folder of the job's `output`, its evidence.jsonl, or saved logs of all ranks"
 
@@ -115,7 +117,11 @@ def named(args: argparse.Namespace) -> dict[str, Any]:
     if not args.pods:
         return facts
     if not stat.S_ISREG(files.mode(args.pods)):
-        return {**facts, "pods": dict.fromkeys(filter(None, map(str.strip, args.pods.split(","))), "")}
+        uids = [*filter(None, map(str.strip, args.pods.split(",")))]
+        if paths := [uid for uid in uids if not UID.fullmatch(uid)]:
+            fix = "check the path, or give the pods' metadata.uid with commas between them"
+            raise Unreadable(str(Problem("--pods", shown(paths[0]), "a file with pods, or uids of pods", fix)))
+        return {**facts, "pods": dict.fromkeys(uids, "")}
     try:
         items = json.loads(files.read(args.pods))
         items = items.get("items", [items])

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from gangplank.backends import BACKENDS, DEFAULT, code_pieces, pod_template, wiring
+from gangplank.backends.device_claims import resource_problem
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import requirements, rules
 from gangplank.k8s import names
 from gangplank.k8s.nodes import EFFECTS
-from gangplank.reading.fields import Fields, Problems, plain
+from gangplank.reading.fields import Fields, Problems, plain, unwritable
 from gangplank.spec import Amount, Elastic, JobSpec, Json, Resources, Script, Volume
 
 SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
@@ -38,6 +39,15 @@ METRICS = {
     "Object": "object",
     "External": "external",
 }
+MEASURED = {  # what each of these has to name
+    "resource": ("name",),
+    "containerResource": ("name", "container"),
+    "pods": ("metric",),
+    "object": ("metric", "describedObject"),
+    "external": ("metric",),
+}
+TARGETS = {"Utilization": "averageUtilization", "AverageValue": "averageValue", "Value": "value"}
+SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
 PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
 
@@ -57,6 +67,7 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
         raise SpecError([Problem("job", "a value nested in itself", "a mapping of fields")], source) from None
     if mapping is None:
         raise SpecError(problems, source)
+    problems += unwritable(mapping, "training_job")
     fields = Fields(mapping, "training_job", problems)
     spec = read_job(fields, scripts or {})
     fields.done()
@@ -182,10 +193,10 @@ def read_resources(fields: Fields, default: Resources) -> Resources:
             "gpu_resource", default.gpu_resource, what="a resource's name, e.g. nvidia.com/gpu", ok=names.RESOURCE
         ),
     )
+    if "gpu_resource" in fields.map and (expected := resource_problem(resources.gpu_resource)):
+        fields.bad("gpu_resource", resources.gpu_resource, expected)
     fields.done()
     return resources
-
-
 
 
 def read_script(fields: Fields, scripts: Mapping[str, str]) -> Script | None:
@@ -234,7 +245,8 @@ def read_folder(fields: Fields, code: str, path: str, scripts: Mapping[str, str]
     if not folder:
         fields.bad("code", code, "a folder with files that can be read", "check the path, which is as that of a script")
     elif path not in folder:
-        fix = f"name one of its files by its path in that folder, e.g. {min(folder)}"
+        example = min((name for name in folder if name.endswith(".py")), default=min(folder))
+        fix = f"name one of its files by its path in that folder, e.g. {example}"
         fields.bad("script", path, f"a file of {code}", fix)
     elif problem := locked and requirements.problem(locked, folder, fields.map):
         fields.bad("requirements", *problem)
@@ -278,12 +290,16 @@ def read_tolerations(fields: Fields, field: str) -> tuple[Json, ...]:
     for index, item in enumerate(tolerations):
         inner = Fields(item, fields.at(f"{field}[{index}]"), fields.problems)
         key = inner.text("key", what="a taint's key")
+        if key and not names.is_key(key):
+            inner.bad("key", key, "a taint's key, such as dedicated or nvidia.com/gpu")
         operator = inner.choice("operator", "Equal", ("Exists", "Equal"))
         value = inner.text("value", what="a taint's value")
+        if not names.is_value(value):
+            inner.bad("value", value, "letters, digits, - _ and ., at most 63")
         effect = inner.choice("effect", "", EFFECTS)
         seconds = inner.raw("tolerationSeconds")
-        if isinstance(seconds, bool) or not isinstance(seconds, int | None):
-            inner.bad("tolerationSeconds", seconds, "a whole number")
+        if isinstance(seconds, bool) or not isinstance(seconds, int | None) or abs(seconds or 0) >= SECONDS_END:
+            inner.bad("tolerationSeconds", seconds, "a whole number of 64 bits")
         elif seconds is not None and effect != "NoExecute":
             inner.bad("effect", effect, "NoExecute with tolerationSeconds", "set it, or leave the seconds out")
         if operator == "Equal" and not key:
@@ -303,6 +319,8 @@ def read_elastic(fields: Fields) -> Elastic | None:
     for name in ("min", "max"):
         if name not in inner.map:
             inner.bad(name, None, "a number of workers", "give both min and max")
+    if bounds.minimum > bounds.maximum and {"min", "max"} <= {*inner.map}:
+        inner.bad("min", bounds.minimum, f"at most elastic.max, {bounds.maximum}")
     inner.done()
     return bounds
 
@@ -316,6 +334,16 @@ def read_metrics(fields: Fields) -> tuple[Json, ...]:
             pairs = ", ".join(f"{kind} and {field}" for kind, field in METRICS.items())
             expected = f"a type with the field of its name ({pairs})"
             fields.bad(f"metrics[{index}]", metric, expected, f"write it as in {UTILIZATION}")
+            continue
+        part = metric[source]
+        target = part.get("target")
+        missing = [name for name in MEASURED[source] if not part.get(name)]
+        whole = isinstance(target, Mapping) and target.get(TARGETS.get(str(target.get("type")), "")) is not None
+        if missing or not whole:
+            pairs = ", ".join(f"{kind} with {field}" for kind, field in TARGETS.items())
+            needed = "".join(f"{name}, " for name in MEASURED[source])
+            expected = f"{needed}and a target with a type and its value ({pairs})"
+            fields.bad(f"metrics[{index}].{source}", part, expected, f"write it as in {UTILIZATION}")
     return metrics
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 PINNED = re.compile(r"[A-Za-z0-9][-\w.]*(\[[-\w., ]*\])?\s*===?\s*[^\s;*]+")
 HASH = re.compile(r"--hash[= ]sha256:[0-9a-f]{64}(?=\s|$)")
@@ -53,8 +54,9 @@ def problem(name: str, folder: Mapping[str, str], job: Mapping[str, Any]) -> tup
     if bad := unlocked(folder[name]):
         got = f"{name} with {counted(len(bad), 'line')} not locked ({listed(bad, NAMED)})"
         return got, "name==version --hash=sha256:… in each, and no options", LOCK.format(name)
-    env = job.get("env") or {}
-    if any(file.endswith(".whl") for file in folder) or job.get("secrets") or any(key in env for key in SOURCES):
+    env = job.get("env")
+    sources = [key for key in SOURCES if key in env] if isinstance(env, Mapping) else []
+    if any(file.endswith(".whl") for file in folder) or job.get("secrets") or sources:
         return None
     fix = f"pip download --require-hashes --only-binary :all: -r {name} -d WHEELS, with the Python of the image"
     return f"{name} and no wheels", "wheels in `code`, or PIP_INDEX_URL in `env`", f"{fix}; carry WHEELS in `code`"

@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 LONGEST = re.compile(r"\(\?=\.\{1,(\d+)\}\$\)|(?<=\])\{0,(\d{4,})\}")  # what Go's regular expressions lack
 TEXT = {"type": "string", "pattern": r"^[^\x00-\x1f\x7f]*$"}
+KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+VALUE = {"type": "string", "pattern": r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"}
 TOLERATION = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
-        "key": {"type": "string"},
+        "key": {"type": "string", "pattern": f"^$|{KEY}"},
         "operator": {"enum": ["Exists", "Equal"]},
-        "value": {"type": "string"},
+        "value": VALUE,
         "effect": {"enum": [*EFFECTS]},
         "tolerationSeconds": {"type": "integer"},
     },
 }
-KEY = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
-VALUE = {"type": "string", "pattern": r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"}
 
 
 def unlike(words: Iterable[str], prefixes: Iterable[str]) -> Json:
@@ -140,10 +140,12 @@ class Described(Fields):
         self.note(name, {"type": "boolean"})
         return default
 
-    def quantity(self, name: str, default: str = "", *, what: str = "a Kubernetes quantity, e.g. 500m or 1Gi") -> str:
+    def quantity(
+        self, name: str, default: str = "", *, need: bool = False, what: str = "a Kubernetes quantity, e.g. 500m or 1Gi"
+    ) -> str:
         """A quantity; a bare number counts."""
         form = {"description": what, "type": ["string", "number"], "pattern": f"^{quantity.PATTERN}$"}
-        self.note(name, {**form, "exclusiveMinimum": 0})
+        self.note(name, {**form, "exclusiveMinimum": 0}, need=need)
         return default
 
     def words(self, name: str) -> tuple[str, ...]:

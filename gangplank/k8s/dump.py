@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from gangplank.spec import Json
+
+
+# What Go's YAML reader, and so kubectl, takes for a number, a boolean or a date, as far as PyYAML does not.
+# It passes over underscores, so they are to be removed first.
+NOT_TEXT = re.compile(
+    r"[-+]*(\.\d+|\d+\.?\d*)([eE][-+]*\d+)?|[-+]*0[bBoOxX][\da-fA-F]+|[yYnN]|\d{4}-\d{1,2}-\d{1,2}.*", re.ASCII
+)
 
 
 class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # either of two base classes
@@ -22,8 +30,9 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
 
 
 def _text(dumper: Any, text: str) -> Any:
-    """Text of several lines as a block, other text as YAML likes it."""
+    """Text of several lines as a block, what others take for a number in quotes, other text as YAML likes it."""
     style = "|" if "\n" in text and not any(line.endswith((" ", "\t")) for line in text.splitlines()) else None
+    style = "'" if NOT_TEXT.fullmatch(text.replace("_", "")) else style
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

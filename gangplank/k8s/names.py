@@ -13,7 +13,13 @@ DNS1035_RULE = "a-z, 0-9 and -, beginning with a letter, at most 63 characters"
 DNS1123 = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # a namespace, a pod's hostname
 SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,252}", re.ASCII)
-IMAGE = re.compile(r"[A-Za-z0-9][\w.\-/:@]{0,510}", re.ASCII)
+_HOST = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"  # and below, what a reference to an image consists of
+_PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
+_DIGEST = r"sha256:[a-f0-9]{64}|sha512:[a-f0-9]{128}"
+IMAGE = re.compile(  # https://pkg.go.dev/github.com/distribution/reference
+    rf"(?=.{{1,511}}$)(({_HOST}(\.{_HOST})*|\[[a-fA-F0-9:]+\])(:[0-9]+)?/)?{_PART}(/{_PART})*(:\w[\w.-]{{0,127}})?(@({_DIGEST}))?",
+    re.ASCII,
+)
 ABSOLUTE = re.compile(r"/[^\x00:]{0,4095}")
 # A folder of the container, or one of a bucket.
 PLACE = re.compile(r"/[^\x00:]{0,4095}|(s3|gs)://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[^\x00\s]{0,1023})?")

@@ -7,11 +7,12 @@ Values come from YAML (where `no` is false, `1_000` is 1000 and `12:30` is 750),
 from __future__ import annotations
 
 import difflib
+import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from gangplank.errors import Problem, shown
+from gangplank.errors import GOT_LIMIT, Problem, shown
 from gangplank.k8s import quantity
 
 QUOTE = "quote it in YAML: a bare no, yes, on, off, date, time or number is not text"
@@ -19,6 +20,7 @@ Problems = list[Problem]
 _INTEGER = re.compile(r"[+-]?\d{1,18}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_HALF = re.compile("[\ud800-\udfff]")  # of a character: UTF-8 has none, so neither has a request
 DEPTH = 64  # a job is never nested deeper
 
 
@@ -43,6 +45,24 @@ def plain(value: object, depth: int = 0) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [plain(item, depth + 1) for item in value]
     return str(value)
+
+
+def unwritable(value: object, path: str) -> Iterator[Problem]:
+    r"""Texts within a value that no file in UTF-8 and no request can hold.
+
+    >>> [str(problem) for problem in unwritable({"args": ["a", "\ud800"]}, "job")]
+    ['job.args[1]: got "\\ud800", expected text of whole characters. Fix: write it as UTF-8']
+    """
+    if isinstance(value, str) and _HALF.search(value):
+        got = json.dumps(value[:GOT_LIMIT])  # in ASCII
+        yield Problem(path.strip("."), got, "text of whole characters", "write it as UTF-8")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from unwritable(key, f"a key of {path}")
+            yield from unwritable(item, f"{path}.{key}" if isinstance(key, str) and not _HALF.search(key) else path)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from unwritable(item, f"{path}[{index}]")
 
 
 class Fields:
@@ -92,9 +112,10 @@ class Fields:
 
     def choice(self, name: str, default: str, options: Collection[str]) -> str:
         """A field that is one of a few words."""
-        value = self.text(name, default, what=f"one of {', '.join(options)}")
+        what = f"one of {', '.join(filter(None, options))}"
+        value = self.text(name, default, what=what)
         if value not in options and value != default:
-            self.bad(name, value, f"one of {', '.join(options)}", near(value, options))
+            self.bad(name, value, what, near(value, options))
             return default
         return value
 
@@ -142,12 +163,14 @@ class Fields:
             return default
         return value
 
-    def quantity(self, name: str, default: str = "", *, what: str = "a Kubernetes quantity, e.g. 500m or 1Gi") -> str:
+    def quantity(
+        self, name: str, default: str = "", *, need: bool = False, what: str = "a Kubernetes quantity, e.g. 500m or 1Gi"
+    ) -> str:
         """A quantity above zero; a bare number counts, as in Kubernetes."""
         value = self.raw(name)
         if value is None:
-            if name in self.map:
-                self.bad(name, None, what, "leave the line out to get the default")
+            if need or name in self.map:
+                self.bad(name, None, what, "give it a value" if need else "leave the line out to get the default")
             return default
         try:
             if isinstance(value, int | float) and not isinstance(value, bool):

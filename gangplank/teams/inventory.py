@@ -143,7 +143,7 @@ def beside_hosts(path: Path) -> dict[str, list[str]]:
         tree = plain_values(path, [])
         groups = [group for name, inner in tree.items() for group in walk(name, inner)]
         for _, inner, _ in groups:
-            for host, own in (inner.get("hosts") or {}).items():
+            for host, own in inside(inner, "hosts").items():
                 names.setdefault(host, []).extend(map(str, own if isinstance(own, dict) else ()))
         return names
     for line in text_of(path).splitlines():
@@ -311,10 +311,17 @@ def plain_inventory(place: str) -> Inventory:
             problem = Problem("file", "hosts that only Ansible can read", "a YAML file of hosts", INSTALL)
             errors.append(SpecError([problem], str(path)))
     trees = [(path, tree) for path in filter(is_plain, files) for tree in [plain_values(path, errors)] if tree]
+    for path, tree in trees:
+        # Ansible passes over other values, as those of a file that lists no hosts.
+        shaped = {name: inner for name, inner in tree.items() if isinstance(inner, Mapping) or name in ("all", GROUP)}
+        if problems := [problem for name, inner in shaped.items() for problem in misshapen(name, inner)]:
+            errors.append(SpecError(problems, str(path)))
+    if errors:
+        raise TeamsError(errors)
     groups = [(path, *group) for path, tree in trees for name, inner in tree.items() for group in walk(name, inner)]
     teams = list(
         dict.fromkeys(
-            host for _, name, inner, above in groups if GROUP in (*above, name) for host in inner.get("hosts") or ()
+            host for _, name, inner, above in groups if GROUP in (*above, name) for host in inside(inner, "hosts")
         )
     )
     values: Values = {team: {} for team in teams}
@@ -323,11 +330,11 @@ def plain_inventory(place: str) -> Inventory:
     shared += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
     shared += [plain_values(path, errors) for path in inventory.group_files if teams]
     for team in teams:
-        parts = [*shared, *((inner.get("hosts") or {}).get(team) or {} for _, _, inner, _ in groups)]
+        parts = [*shared, *(inside(inner, "hosts").get(team) or {} for _, _, inner, _ in groups)]
         parts += [plain_values(path, errors) for path in inventory.host_files(team)]
         values[team] = {str(key): item for part in parts for key, item in part.items() if is_value(str(key))}
         for path, name, inner, _ in groups:
-            if team in (inner.get("hosts") or ()) and name not in ("all", GROUP):
+            if team in inside(inner, "hosts") and name not in ("all", GROUP):
                 got = f"a team in the group {name}"
                 expected = f"a team in the group {GROUP} alone, where Ansible is not installed"
                 errors.append(SpecError([Problem(team, got, expected, INSTALL)], str(path)))
@@ -360,6 +367,33 @@ def plain_values(path: Path, errors: list[SpecError]) -> dict[str, Any]:
     return value
 
 
+def inside(group: Mapping[str, Any], key: str) -> Mapping[Any, Any]:
+    """The hosts or children of a group of a YAML inventory; a word alone is one of them, as Ansible has it."""
+    value = group.get(key)
+    return {value: None} if isinstance(value, str) else value if isinstance(value, Mapping) else {}
+
+
+def misshapen(name: object, group: object) -> Iterator[Problem]:
+    """What Ansible could not read of a group of a YAML inventory, and of those below it."""
+    if not isinstance(name, str):
+        yield Problem(str(name), f"the name {shown(name)}", "a name that is text", "quote it")
+    if not isinstance(group, Mapping | None):
+        yield Problem(str(name), shown(group), "a group with hosts, children or vars", "indent them below its name")
+    if not isinstance(group, Mapping):
+        return
+    for key, kinds in {"hosts": Mapping | str, "children": Mapping | str, "vars": Mapping}.items():
+        if not isinstance(group.get(key), kinds | None):
+            fix = "write a line for each, the name followed by a colon"
+            yield Problem(f"{name}.{key}", shown(group[key]), "a mapping", fix)
+    for host, own in inside(group, "hosts").items():
+        if not isinstance(host, str):
+            yield Problem(f"{name}.hosts", f"the name {shown(host)}", "a name that is text", "quote it")
+        if not isinstance(own, Mapping | None):
+            yield Problem(f"{name}.hosts.{host}", shown(own), "variables of the host, or nothing")
+    for child, content in inside(group, "children").items():
+        yield from misshapen(child, content)
+
+
 Group = tuple[str, dict[str, Any], tuple[str, ...]]
 
 
@@ -367,5 +401,5 @@ def walk(name: str, group: object, above: tuple[str, ...] = ()) -> Iterator[Grou
     """A group of a YAML inventory and all groups below it: name, content and the names above it."""
     inner = group if isinstance(group, dict) else {}
     yield name, inner, above
-    for child, content in (inner.get("children") or {}).items():
+    for child, content in inside(inner, "children").items():
         yield from walk(child, content, (*above, name))

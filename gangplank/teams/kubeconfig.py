@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -21,6 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.errors import KubeError, Problem, SpecError, shown
+from gangplank.k8s.dump import as_yaml
 from gangplank.reading import files
 from gangplank.teams.metadata import PART_LABEL, TEAM_PART
 from gangplank.wait import late, polls
@@ -33,6 +33,7 @@ LEAST_S, MOST_S = 600, 8 * 3600  # Kubernetes signs for at least ten minutes
 SIGNER = "kubernetes.io/kube-apiserver-client"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CONFLICT = 409
+LONGEST = 64  # bytes of a certificate's common name (RFC 5280, ub-common-name)
 SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; the pause between two requests
 
 
@@ -122,6 +123,10 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
 
 def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
     """The kubeconfig of one member of a team."""
+    if len(member.encode(errors="replace")) > LONGEST:
+        fix = "let this member log in by other means (e.g. OIDC), or use a shorter name in team_members"
+        expected = f"a name of at most {LONGEST} bytes, all that a certificate has room for"
+        raise SpecError([Problem("MEMBER", shown(member), expected, fix)], f"team {team}")
     namespace = namespace_of(kube, team)
     check_member(kube, namespace, team, member)
     key = ec.generate_private_key(ec.SECP256R1())
@@ -151,7 +156,7 @@ def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
         "contexts": [{"name": context, "context": {"cluster": team, "user": member, "namespace": namespace}}],
         "current-context": context,
     }
-    return MemberKubeconfig(yaml.safe_dump(content, sort_keys=False), f"{own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
+    return MemberKubeconfig(as_yaml([content]), f"{own.not_valid_after_utc:%Y-%m-%d %H:%M} UTC")
 
 
 def write(name: str, text: str) -> None:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends.device_claims import resource_problem
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs.parse import label_problem, read_job
 from gangplank.k8s import names, quantity
-from gangplank.k8s.pod_resources import is_extended
-from gangplank.reading.fields import Fields, Problems, plain
+from gangplank.reading.fields import Fields, Problems, plain, unwritable
 from gangplank.teams.shares import check
 from gangplank.teams.spec import (
     LEAST,
@@ -99,7 +99,9 @@ Teams = tuple[SiteSpec, tuple[TeamSpec, ...]]
 def top_fields(value: object, key: str, source: str, problems: Problems) -> Fields:
     """The fields below a file's only key."""
     try:
-        outer = Fields(plain(value), "", problems)
+        whole = plain(value)
+        problems += unwritable(whole, "")
+        outer = Fields(whole, "", problems)
     except RecursionError:
         raise SpecError([Problem(key, "a value nested in itself", "a mapping of fields")], source) from None
     fields = outer.inner(key)
@@ -134,7 +136,7 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
         max_jobs=max_jobs,
         counts=read_counts(fields, max_jobs),
         priorities=read_priorities(fields, site),
-        images=matching(fields, "images", PATTERN, "an image, with * for any characters, e.g. ghcr.io/acme/*"),
+        images=read_images(fields),
         default_requests=read_requests(fields.inner("default_requests")),
         claims=read_claims(fields),
         job_defaults=read_defaults(fields),
@@ -151,6 +153,13 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
     if problems:
         raise SpecError(problems, source)
     return spec
+
+
+def read_images(fields: Fields) -> tuple[str, ...]:
+    """The patterns of the team's images; none is written by leaving the field out, so an empty list is a mistake."""
+    if "images" in fields.map and fields.map["images"] in (None, []):
+        fields.bad("images", fields.map["images"], "at least one image", 'write "*" or leave the line out to allow any')
+    return matching(fields, "images", PATTERN, "an image, with * for any characters, e.g. ghcr.io/acme/*")
 
 
 LABEL = r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-\w.]*[A-Za-z0-9])?"
@@ -177,6 +186,8 @@ def parse_site(value: object, source: str = "site") -> SiteSpec:
     fields = top_fields(value, "site", source, problems)
     what = "a resource's name, e.g. nvidia.com/gpu"
     gpu = fields.text("gpu_resource", "nvidia.com/gpu", what=what, ok=names.RESOURCE)
+    if expected := resource_problem(gpu):
+        fields.bad("gpu_resource", gpu, expected)
     queues = tuple(read_queue(inner, gpu, "") for inner in fields.each("queues"))
     inner = fields.inner("priorities")
     priorities = {key: inner.integer(key, 0, -(10**9), 10**9) for key in inner.map if names.SUBDOMAIN.fullmatch(key)}
@@ -252,14 +263,18 @@ def read_amounts(fields: Fields, name: str, gpu: str, others: Iterable[str] = ()
     inner = fields.inner(name)
     amounts: dict[str, str] = {}
     for key in inner.map:
-        device = key == "gpus" or (is_extended(key) and names.RESOURCE.fullmatch(key) and key != gpu)
+        if key == gpu:
+            inner.bad(key, inner.map[key], "gpus, which stands for the site's resource", f"write gpus instead of {key}")
+            inner.known.append(key)
+            continue
+        device = key == "gpus" or (names.RESOURCE.fullmatch(key) and not resource_problem(key))
         if not device and key not in NEEDED and not HUGE_PAGES.fullmatch(key):
             continue  # reported below
         resource = gpu if key == "gpus" else NEEDED.get(key, key)
         if name == "cap" and unlimited(inner, key):
             amounts[resource] = UNLIMITED
         else:
-            amounts[resource] = str(inner.integer(key, 0, 0, 10**6)) if device else inner.quantity(key)
+            amounts[resource] = str(inner.integer(key, 0, 0, 10**6)) if device else inner.quantity(key, need=True)
     inner.known.extend([*NEEDED, "gpus", *others])
     inner.done()
     return {key: text for key, text in amounts.items() if text}
@@ -352,9 +367,7 @@ def read_claims(fields: Fields) -> tuple[Claim, ...]:
         name = inner.text("name", "claim", need=True, what="a claim's name", ok=names.SUBDOMAIN)
         if any(name == claim.name for claim in claims):
             inner.bad("name", name, "each claim once")
-        size = inner.quantity("size", what="a quantity, e.g. 100Gi")
-        if "size" not in inner.map:
-            inner.bad("size", None, "a quantity, e.g. 100Gi")
+        size = inner.quantity("size", need=True, what="a quantity, e.g. 100Gi")
         modes = names.ACCESS_MODES
         access = matching(inner, "access", re.compile("|".join(modes)), f"one of {', '.join(modes)}")
         kind = inner.text("storage_class", what="a StorageClass's name", ok=names.SUBDOMAIN)
@@ -373,9 +386,14 @@ def read_outside(fields: Fields) -> tuple[Outside, ...]:
             cidr = str(ipaddress.ip_network(cidr))  # a single address gets a prefix: the API server wants one
         except ValueError as error:
             inner.bad("cidr", cidr, f"addresses, e.g. 192.0.2.0/24 ({error})")
-        ports = tuple(port for port in inner.items("ports") if type(port) is int and 0 < port < 2**16)
-        if len(ports) != len(inner.map.get("ports") or []):
-            inner.bad("ports", inner.map["ports"], "ports from 1 to 65535")
+        if "%" in cidr:  # an interface of one machine
+            inner.bad("cidr", cidr, "addresses without an interface, e.g. fe80::/10")
+        ports = tuple(inner.items("ports"))
+        for index, port in enumerate(ports):
+            if type(port) is not int or not 0 < port < 2**16:
+                inner.bad(f"ports[{index}]", port, "a port from 1 to 65535")
+        if inner.map.get("ports", ports) == []:
+            inner.bad("ports", [], "at least one port", "leave the line out to allow all")
         inner.done()
         addresses.append(Outside(cidr, ports))
     return tuple(addresses)
@@ -388,6 +406,10 @@ def read_defaults(fields: Fields) -> dict[str, Any]:
         if name in inner.map:
             inner.bad(name, inner.map[name], "no default: each job has its own value", "delete this line")
     defaults = dict(inner.map)
+    script = defaults.get("script")
+    if isinstance(script, str) and script and not script.startswith("/"):
+        inner.bad("script", script, "an absolute path in the image (a script that travels is a job's own)")
+        defaults.pop("script")
     job = Fields({**defaults, "name": "job", "image": defaults.get("image", "image")}, inner.path, fields.problems)
     read_job(job, {})
     job.done()

@@ -8,6 +8,7 @@ import datetime as dt
 import functools
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -27,6 +28,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
+from gangplank.k8s.dump import as_yaml
 from lab.build.own_image import write_own_image  # the recipe of lab/images/example
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, Lab, snapshot, tasks_that
 from tests.cluster.test_registry import has, on_node
@@ -65,6 +67,23 @@ def test_every_part_tells_its_version(lab: Lab) -> None:
         done = subprocess.run([f"{folders[part]}/{program}", *arguments], capture_output=True, text=True, check=False)
         assert pins[part].removeprefix("v") in done.stdout + done.stderr, (part, done.stdout, done.stderr)
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in lab.get("nodes")} == {pins["kubernetes"]}
+
+
+def test_kubectl_reads_each_text_of_our_yaml_as_text(lab: Lab, tmp_path: Path) -> None:
+    """Also those that only its own reader takes for numbers or booleans, such as a learning rate of 1e-05."""
+    draw = random.Random(20261128)
+    letters = ("0123456789+-._eE", "0123456789+-._:eExXobByYnNaAfF~tT ")
+    words = ["".join(draw.choices(some, k=draw.randint(1, 7))) for some in letters for _ in range(10_000)]
+    words += ["1e-05", "08", "0o17", "y", "n", "2026-1-2"]
+    container = {"name": "train", "image": "train", "args": words}
+    meta = {"name": "train", "labels": {word: word for word in ("1e3", "y", "08")}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
+    (tmp_path / "pod.yml").write_text(as_yaml([pod]))
+    kubectl = [f"{lab.parts['bin']['kubernetes']}/kubectl", "label", "--local", "-o", "json", "-f", "pod.yml", "a=b"]
+    done = subprocess.run(kubectl, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
+    read = json.loads(done.stdout)
+    assert read["spec"]["containers"][0]["args"] == words
+    assert read["metadata"]["labels"] == {**meta["labels"], "a": "b"}
 
 
 def test_a_second_run_changes_nothing(lab: Lab) -> None:

@@ -28,10 +28,15 @@ class TrainJobBlock:
 def read_block(fields: Fields) -> TrainJobBlock:
     """Kubeflow Trainer's own fields."""
     kinds = ("ClusterTrainingRuntime", "TrainingRuntime")
+    patches = fields.mappings("patches")
+    for index, patch in enumerate(patches):
+        if not isinstance(patch.get("manager"), str) or not patch["manager"]:
+            fix = "name a domain of yours, e.g. manager: example.com/vision"
+            fields.bad(f"patches[{index}].manager", patch.get("manager"), "who the patch is of", fix)
     return TrainJobBlock(
         runtime=fields.text("runtime", "torch-distributed", what="a runtime's name", ok=names.SUBDOMAIN),
         runtime_kind=fields.choice("runtime_kind", kinds[0], kinds),
-        patches=fields.mappings("patches"),
+        patches=patches,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends.volcano.policies import ACTIONS, EVENTS, check
+from gangplank.k8s import names
 from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ _DURATION = re.compile(r"(\d+(\.\d+)?(ns|us|ms|s|m|h))+", re.ASCII)
 ROLES = ("master", "worker")
 PLUGINS = ("env", "pytorch", "ssh", "svc")
 NOT_YET = ("tensorflow", "mpi", "ray", "hcclrank")  # other frameworks' plugins: nothing here would wire their ranks
-
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,26 @@ def read_block(fields: Fields) -> VolcanoBlock:
         depends_on={role: depends.words(role) for role in ROLES if depends.map.get(role) is not None},
         min_task_member={role: members.integer(role, 0) for role in ROLES if members.map.get(role) is not None},
         network_topology=topology(fields.inner("network_topology")),
-        volumes=fields.mappings("volumes"),
+        volumes=volumes(fields),
         restart_policy=fields.choice("restart_policy", "Never", ("OnFailure", "Never")),
     )
     for inner in (members, depends):
         inner.known.extend(ROLES)
         inner.done()
     return block
+
+
+def volumes(fields: Fields) -> tuple[Json, ...]:
+    """Volcano's own volumes: it checks them when it makes the pods, long after the submission."""
+    items = fields.mappings("volumes")
+    for index, item in enumerate(items):
+        place = item.get("mountPath")
+        if not isinstance(place, str) or not names.ABSOLUTE.fullmatch(place):
+            fields.bad(f"volumes[{index}].mountPath", place, "an absolute path without a colon")
+        if bool(item.get("volumeClaimName")) == bool(item.get("volumeClaim")):
+            expected = "a claim's name in volumeClaimName, or the spec of one to be made in volumeClaim"
+            fields.bad(f"volumes[{index}]", item, expected)
+    return items
 
 
 def topology(fields: Fields) -> dict[str, Any] | None:

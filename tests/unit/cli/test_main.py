@@ -139,6 +139,27 @@ def test_a_file_that_cannot_be_read_is_code_3(capsys: pytest.CaptureFixture[str]
     assert "jobs/digits.yml" in err
 
 
+def test_every_file_of_a_command_line_is_read_before_one_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "bad.yml").write_text("training_job: {name: bad, image: bad, workers: -1}")
+    code, out, err = run(capsys, "expand", "nosuch.yml", DIGITS, str(tmp_path / "bad.yml"))
+    assert (code, out) == (3, "")
+    assert "nosuch.yml: got No such file" in err
+    assert "training_job.workers: got -1" in err
+
+
+def test_numbers_that_only_kubectl_takes_for_numbers_are_quoted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    job = {"name": "a", "image": "a", "script": "/a.py", "hyperparameters": {"learning_rate": 1e-5}, "env": {"A": "y"}}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    code, out, _ = run(capsys, "expand", str(tmp_path / "job.json"), "-o", "yaml")
+    assert code == 0
+    assert "- '1e-05'\n" in out
+    assert "value: 'y'\n" in out
+
+
 def test_a_file_that_is_no_text_is_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "job.yml"
     file.write_bytes(b"training_job: \xff\xfe")

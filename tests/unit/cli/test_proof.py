@@ -505,6 +505,14 @@ def test_pods_that_cannot_be_read_are_one_line(
         assert f"{backend.wiring.job_name} ({backend.title})" in err
 
 
+@pytest.mark.parametrize("words", ["nosuch.json", "folder/pods", "uid-0,pods.yml"])
+def test_a_mistyped_path_is_no_uid_of_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
+    code, out, err = run(capsys, "proof", "--file", folder(tmp_path, World().train()), "--pods", words)
+    assert (code, out) == (3, "")
+    assert "--pods: got " in err
+    assert "expected a file with pods, or uids of pods" in err
+
+
 def test_options_of_files_are_refused_for_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, "proof", "digits", "--pods", "a")
     message = "--pods: got no --file, expected --file DIR beside it. Fix: leave out --pods: the cluster knows it"

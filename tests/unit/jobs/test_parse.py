@@ -112,6 +112,29 @@ def test_names_all_problems_at_once() -> None:
         ({"hyperparameters": {"dir": "/x"}, "volumes": [{"claim": "a", "mount": "/out", "on": "master"}]},
          'training_job.hyperparameters.dir: got "/x"'),
         ({"volcano": {"plugins": {"mpi": []}}}, "not supported yet"),
+        ({"image": "Foo/Bar:latest"}, "training_job.image: got"),
+        ({"image": "x::a"}, "training_job.image: got"),
+        ({"image": "x/"}, "training_job.image: got"),
+        ({"image": "x@sha256:abc"}, "training_job.image: got"),
+        ({"image": "registry.example.org:abc/x:1"}, "training_job.image: got"),
+        ({"tolerations": [{"key": "a b", "operator": "Exists"}]}, "tolerations[0].key: got"),
+        ({"tolerations": [{"key": "a", "value": "b c"}]}, "tolerations[0].value: got"),
+        ({"tolerations": [{"key": "a", "effect": "NoExecute", "tolerationSeconds": 2**63}]}, "of 64 bits"),
+        ({"resources": {"gpus": 1, "gpu_resource": "kubernetes.io/gpu"}}, "a resource of a device plugin"),
+        ({"resources": {"gpus": 1, "gpu_resource": "requests.nvidia.com/gpu"}}, "a resource of a device plugin"),
+        ({"resources": {"gpus": 1, "gpu_resource": "deviceclass/Foo_Bar"}}, "a device class's name"),
+        ({"args": ["\ud800"]}, 'training_job.args[0]: got "\\ud800", expected text of whole characters'),
+        ({"annotations": {"a": "\ud800"}}, "training_job.annotations.a: got"),
+        ({"env": 5, "code": "project", "requirements": "a.txt"}, "training_job.env: got 5"),
+        ({"volumes": [{"claim": "a", "mount": "/a", "on": "master"}], "output": "/a/../b"}, "lost with the pod"),
+        ({"volumes": [{"claim": "a", "mount": place, "on": "master"} for place in ("/a", "//a/.")]},
+         "another path than that of volumes[0]"),
+        ({"backend": "trainjob", "trainjob": {"patches": [{"a": "b"}]}}, "patches[0].manager: got nothing"),
+        ({"volcano": {"volumes": [{"volumeClaimName": "a"}]}}, "volumes[0].mountPath: got nothing"),
+        ({"volcano": {"volumes": [{"mountPath": "/a"}]}}, "a claim's name in volumeClaimName"),
+        ({"backend": "pytorchjob", "elastic": {"min": 3, "max": 1}}, "elastic.min: got 3, expected at most"),
+        ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 3, "metrics": [{"type": "Resource", "resource": {}}]}},
+         "metrics[0].resource: got {}, expected name, and a target"),
     ],
 )
 def test_refuses(changes: dict[str, Any], said: str) -> None:
@@ -122,6 +145,15 @@ def test_refuses(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_job({"training_job": job})
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["train", "localhost:5000/a/b_c:v1.2", "Registry.example.org/a@sha256:" + 64 * "a", "a__b/c-d:T", "[::1]:5000/x",
+     "ghcr.io/acme/x:1@sha256:" + 64 * "0"],
+)  # fmt: skip
+def test_takes_every_form_of_an_image(image: str) -> None:
+    assert parse_job(job(image=image)).image == image
 
 
 def test_a_bare_on_in_yaml_is_the_field_on() -> None:

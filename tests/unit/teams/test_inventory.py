@@ -178,6 +178,35 @@ def test_a_file_of_hosts_that_only_ansible_can_read_is_refused_by_name_without_i
     assert list(plain_inventory(str(folder)).values) == ["vision"]
 
 
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [
+        ("teams: {hosts: [vision]}", 'teams.hosts: got ["vision"], expected a mapping'),
+        ("all: {children: [teams]}", 'all.children: got ["teams"], expected a mapping'),
+        ("teams: {vars: [a], hosts: {vision: x}}", 'teams.vars: got ["a"], expected a mapping'),
+        ("teams: {vars: [a], hosts: {vision: x}}", 'teams.hosts.vision: got "x", expected variables of the host'),
+        ("teams: {hosts: {1: }}", "teams.hosts: got the name 1, expected a name that is text"),
+        ("teams: [vision]", 'teams: got ["vision"], expected a group'),
+        ("all: {children: {1: {hosts: {vision: }}}}", "1: got the name 1, expected a name that is text"),
+    ],
+)
+def test_groups_that_ansible_could_not_read_are_refused_by_name_without_it(
+    tmp_path: Path, hosts: str, said: str
+) -> None:
+    folder = site(tmp_path)
+    (folder / "hosts.yml").write_text(hosts)
+    with pytest.raises(GangplankError) as caught:
+        plain_inventory(str(folder))
+    assert f"{folder / 'hosts.yml'}: " in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_a_word_alone_is_a_host_as_ansible_has_it(tmp_path: Path) -> None:
+    folder = site(tmp_path)
+    (folder / "hosts.yml").write_text("teams: {hosts: vision}\n")
+    assert list(plain_inventory(str(folder)).values) == list(load_inventory(str(folder)).values) == ["vision"]
+
+
 def test_every_problem_names_the_variable_and_the_file_that_sets_it(tmp_path: Path) -> None:
     folder = site(
         tmp_path,

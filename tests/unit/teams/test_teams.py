@@ -86,8 +86,17 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
             "team.claims[0].labels.gangplank.dev/team",
         ),
         ({"network": {"to": [{"cidr": "10.0.0.1/8"}]}}, "team.network.to[0].cidr"),
-        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [0]}]}}, "team.network.to[0].ports"),
-        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [True]}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [0]}]}}, "team.network.to[0].ports[0]"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": [True]}]}}, "team.network.to[0].ports[0]"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": 443}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": True}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": []}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "fe80::1%eth0"}]}}, "team.network.to[0].cidr"),
+        ({"images": []}, "team.images"),
+        ({"images": None}, "team.images"),
+        ({"cap": CAP | {"nvidia.com/gpu": 2}}, "team.cap.nvidia.com/gpu"),
+        ({"cap": CAP | {"deviceclass/Foo_Bar": 1}}, "team.cap.deviceclass/Foo_Bar"),
+        ({"cap": CAP | {"cpu": None}}, "team.cap.cpu"),
         ({"network": {"form": ["x"]}}, "team.network.form"),
         ({"job_defaults": {"workers": "two"}}, "team.job_defaults.workers"),
         ({"job_defaults": {"name": "x"}}, "team.job_defaults.name"),
@@ -114,6 +123,12 @@ def test_refuses(fields: Json, path: str) -> None:
 def test_addresses_outside_are_written_as_the_api_server_takes_them(text: str, cidr: str) -> None:
     (outside,) = parse_team(team(network={"to": [{"cidr": text}]})).talk_out
     assert outside.cidr == cidr
+
+
+def test_what_a_cap_or_a_claim_needs_is_not_to_be_left_out() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_team(team(cap=CAP | {"cpu": None}, claims=[{"name": "a", "size": None}]))
+    assert {problem.fix for problem in caught.value.problems} == {"give it a value"}
 
 
 def test_reports_every_problem_of_every_file() -> None:
