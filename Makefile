@@ -61,7 +61,11 @@ down: setup ## remove the lab with its data (KEEP=true keeps them for the next);
 
 .PHONY: clean
 clean: ## remove this project's cache (the next run builds for some twenty minutes)
-	@! test -e /var/lib/gangplank/lab -o -e /run/gangplank || { echo "make clean: the lab's nodes run from the cache. Fix: make down" >&2; exit 1; }
+	@! test -e /var/lib/gangplank/lab -o -e /run/gangplank && \
+	! find "$(CACHE)/stores" -name images.json -links +1 2> /dev/null | grep -q . || \
+	{ echo "make clean: a lab's nodes run from the cache. Fix: make down" >&2; exit 1; }
+	@test ! -e "$(CACHE)/build.lock" || flock --nonblock "$(CACHE)/build.lock" true || \
+	{ echo "make clean: a build fills the cache. Fix: wait for it or end it, then run it again" >&2; exit 1; }
 	rm -rf "$(CACHE)" .venv .venv.new .venv.gone
 
 .PHONY: parts

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 # With the aliases of `helm uninstall`: https://github.com/helm/helm/blob/v3.18.0/cmd/helm/uninstall.go
 CHANGES = {"install", "upgrade", "rollback", "uninstall", "del", "delete", "un"}
 SHOWN = 200  # characters of a command
+BEGUN_S = 300  # from the note to a revision of the same Helm, at most: it renders first, and clocks differ
 
 
 @dataclass(frozen=True)
@@ -131,10 +133,14 @@ class Note:
         """Remove the note: Helm has ended by itself."""
         self.path.unlink(missing_ok=True)
 
-    def left(self, revisions: Collection[str]) -> list[str]:
-        """Those of the revisions that were not there before; none without a note."""
+    def left(self, ages_s: Mapping[str, float]) -> list[str]:
+        """Those of the revisions, each with its age, that were not there before; none without a note.
+
+        One that came much later than the note is not this Helm's: it makes its revision before it changes anything.
+        """
         try:
             before = set(json.loads(self.path.read_text()))
+            noted_s = time.time() - self.path.stat().st_mtime
         except (OSError, ValueError, TypeError):
             return []
-        return [name for name in revisions if name not in before]
+        return [name for name, age_s in ages_s.items() if name not in before and noted_s - age_s <= BEGUN_S]

@@ -40,6 +40,17 @@ def user_file() -> Path:
     return Path(first) if first else Path.home() / ".kube" / "config"
 
 
+def chosen_elsewhere(path: Path) -> bool:
+    """Whether another file of $KUBECONFIG sets the current context: kubectl takes it from the first that does."""
+    others = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep)[1:] if name]
+    texts = [other.read_text(errors="replace") for other in others if other.is_file() and other != path]
+    contents = []
+    for text in texts:
+        with contextlib.suppress(yaml.YAMLError):
+            contents.append(yaml.load(text, yaml.BaseLoader))  # noqa: S506  it makes only strings, lists and mappings
+    return any(isinstance(content, dict) and content.get("current-context") for content in contents)
+
+
 def read(path: Path) -> str:
     """The file's text, or an empty kubeconfig without a file; raises KubeconfigError."""
     try:
@@ -81,8 +92,13 @@ def entries(admin: Path, name: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def merge(content: dict[str, Any], name: str, new: dict[str, dict[str, Any]] | None) -> dict[str, Any]:
-    """The kubeconfig with the entries called `name` replaced by `new` or removed, and its other entries."""
+def merge(
+    content: dict[str, Any], name: str, new: dict[str, dict[str, Any]] | None, *, chosen: bool = False
+) -> dict[str, Any]:
+    """The kubeconfig with the entries called `name` replaced by `new` or removed, and its other entries.
+
+    `chosen`: whether another file sets the user's current context.
+    """
     result = dict(content)
     for part in LISTS:
         kept = [entry for entry in content.get(part) or [] if entry.get("name") != name]
@@ -92,7 +108,7 @@ def merge(content: dict[str, Any], name: str, new: dict[str, dict[str, Any]] | N
         elif new:
             kept.append(new[part])
         result[part] = kept
-    if new and not content.get("current-context"):
+    if new and not chosen and not content.get("current-context"):
         result["current-context"] = name  # only if the user has none: kubectl keeps its current cluster
     if not new and content.get("current-context") == name:
         result["current-context"] = ""
@@ -275,12 +291,12 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
     """
     if admin and path.resolve() == admin.resolve():
         return False
-    new = entries(admin, name) if admin else None
+    new, chosen = entries(admin, name) if admin else None, chosen_elsewhere(path)
 
     def changed() -> tuple[str, dict[str, Any]] | None:
         text = read(path)
         before = parse(text, path)
-        after = merge(before, name, new)
+        after = merge(before, name, new, chosen=chosen)
         return None if after == before else (text, after)
 
     if not dry:

@@ -156,12 +156,13 @@ def _programs(host: Host) -> list[str]:
 def _space(host: Host, needs: Needs) -> list[str]:
     problems = []
     needed_gib = needs.disk_warm_gib if host.cache_warm else needs.disk_cold_gib
-    if host.cache_free_gib < needed_gib:
+    healing = host.lab_exists and host.cache_warm  # a lab that filled its disk has to be healed all the same
+    if host.cache_free_gib < needed_gib and not healing:
         state = "filled" if host.cache_warm else "empty"
         expected = f"{needed_gib:g} GiB (the cache is {state})"
         fix = "free some space, or set XDG_CACHE_HOME to a folder on a larger disk"
         problems.append(_line(f"disk of {host.cache}", f"{host.cache_free_gib:.1f} GiB free", expected, fix))
-    if host.state_free_gib < needs.disk_warm_gib:
+    if host.state_free_gib < needs.disk_warm_gib and not host.lab_exists:
         got, expected = f"{host.state_free_gib:.1f} GiB free", f"{needs.disk_warm_gib:g} GiB for the nodes' files"
         problems.append(_line(f"disk of {host.state}", got, expected, "free some space there"))
     if host.memory_gib < needs.memory_gib * 0.95:  # a machine of 6 GiB reports 5.8: the kernel keeps some

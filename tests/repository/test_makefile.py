@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.build.cache import one_at_a_time
 from lab.build.verify import STATE
 from lab.host.namespaces import RUN
 
@@ -42,10 +43,7 @@ def test_the_tests_of_make_test_exist_and_have_a_part_of_each_guide() -> None:
 
 def test_the_cache_is_not_removed_under_a_lab_in_any_folder(tmp_path: Path) -> None:
     """The guard runs with other folders, and never the line that removes the cache."""
-    recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert recipe
-    guard, removal = recipe[1].splitlines()
-    assert "rm -rf" in removal
+    guard, _ = guards_of_clean(tmp_path)
     places = [tmp_path / "lab", tmp_path / "run"]
     for real, place in zip((STATE, RUN), places, strict=True):
         assert f" -e {real} " in guard
@@ -53,10 +51,34 @@ def test_the_cache_is_not_removed_under_a_lab_in_any_folder(tmp_path: Path) -> N
     for present in ([], places[:1], places[1:], places):
         for place in present:
             place.mkdir()
-        done = run(["sh", "-c", guard.strip().removeprefix("@")], tmp_path)
+        done = run(["sh", "-c", guard], tmp_path)
         assert (done.returncode, "Fix: make down" in done.stderr) == ((1, True) if present else (0, False))
         for place in present:
             place.rmdir()
+    # A lab that was kept, in a folder of its own: its nodes have links to a store of images.
+    (tmp_path / "cache/stores/one").mkdir(parents=True)
+    (tmp_path / "cache/stores/one/images.json").touch()
+    assert run(["sh", "-c", guard], tmp_path).returncode == 0
+    (tmp_path / "node").hardlink_to(tmp_path / "cache/stores/one/images.json")
+    assert "Fix: make down" in run(["sh", "-c", guard], tmp_path).stderr
+
+
+def test_d6_the_cache_is_not_removed_under_a_build(tmp_path: Path) -> None:
+    _, guard = guards_of_clean(tmp_path)
+    assert run(["sh", "-c", guard], tmp_path).returncode == 0
+    (tmp_path / "cache").mkdir()
+    with one_at_a_time(tmp_path / "cache", print):
+        assert "a build fills the cache" in run(["sh", "-c", guard], tmp_path).stderr
+    assert run(["sh", "-c", guard], tmp_path).returncode == 0
+
+
+def guards_of_clean(folder: Path) -> tuple[str, str]:
+    """The commands of `make clean` before the one that removes the cache, of another cache."""
+    recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert recipe
+    lab, build, removal = recipe[1].replace("\\\n\t", "").replace("$(CACHE)", str(folder / "cache")).splitlines()
+    assert "rm -rf" in removal
+    return lab.strip().removeprefix("@"), build.strip().removeprefix("@")
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:

@@ -256,6 +256,25 @@ def test_a_file_that_is_not_utf_8_is_left_alone(tmp_path: Path, admin: Path) -> 
     assert path.read_bytes() == MINE.encode("utf-16")
 
 
+@pytest.mark.parametrize("first", [None, "apiVersion: v1\nkind: Config\n"])
+def test_d8_the_current_cluster_of_another_file_stays(
+    tmp_path: Path, admin: Path, monkeypatch: pytest.MonkeyPatch, first: str | None
+) -> None:
+    """Of several files, kubectl takes the current context from the first that sets one."""
+    path, mine = tmp_path / "lab.yml", tmp_path / "mine.yml"
+    mine.write_text(MINE)
+    if first:
+        path.write_text(first)
+    monkeypatch.setenv("KUBECONFIG", f"{path}:{tmp_path / 'none.yml'}:{mine}")
+    assert kubeconfig.user_file() == path
+    assert ensure(path, "lab", admin, dry=False)
+    assert not yaml.safe_load(path.read_text()).get("current-context")
+    assert not ensure(path, "lab", admin, dry=False)
+    mine.write_text(MINE.replace("current-context: a", "current-context:"))
+    assert ensure(path, "lab", admin, dry=False)
+    assert yaml.safe_load(path.read_text())["current-context"] == "lab"
+
+
 def test_the_labs_own_file_stays_as_it_is_where_the_environment_names_it(tmp_path: Path, admin: Path) -> None:
     (tmp_path / "link").symlink_to(admin)
     before = admin.read_bytes()

@@ -130,6 +130,12 @@ def test_all_faults_are_reported_together() -> None:
     assert len(lines) >= 9
 
 
+def test_a_lab_that_filled_its_disk_may_be_healed() -> None:
+    host = dataclasses.replace(LAB, state_free_gib=0.0, cache_free_gib=0.0)
+    assert preflight.find_problems(dataclasses.replace(host, cache_warm=True), NEEDS) == []
+    assert len(preflight.find_problems(host, NEEDS)) == 1  # to fill a cache takes space
+
+
 def test_v2_without_cpuset_is_enough() -> None:
     assert GOOD.controllers
     host = dataclasses.replace(GOOD, controllers=GOOD.controllers - {"cpuset"})

@@ -93,6 +93,22 @@ def test_d6_two_checkouts_that_begin_at_once_set_up_the_packages_once(tmp_path: 
 
 
 @pytest.mark.slow
+def test_d6_two_runs_in_one_checkout_make_its_commands_once(tmp_path: Path) -> None:
+    """Also where the packages are there already, as in a fresh clone beside another."""
+    pinned, env = index(tmp_path)
+    for name in ("first", "second"):
+        folder = checkout(tmp_path / name, "1.0.1")
+        (folder / "requirements.txt").write_text(pinned)
+        count = 1 if name == "first" else 4
+        running = [subprocess.Popen([folder / "tools/setup-venv", PYTHON], env=env, text=True, stdout=subprocess.PIPE,
+                                    stderr=subprocess.PIPE) for _ in range(count)]  # fmt: skip
+        said = [process.communicate(timeout=300) for process in running]
+        assert [(process.returncode, errors) for process, (_, errors) in zip(running, said, strict=True)] == [
+            (0, "")] * count, said  # fmt: skip
+    assert sum("ansible-core 9.9" in stdout for stdout, _ in said) == 1
+
+
+@pytest.mark.slow
 def test_c6_packages_and_commands_are_on_the_disk_before_their_marks(tmp_path: Path) -> None:
     folder, log = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "log"
     pinned, env = index(tmp_path)
