@@ -82,6 +82,7 @@ class JobWatch:
         self.next_why_s = EXPLAINED_S  # seconds after the start
         self.last_why = ""
         self.next_regroup_s = 0.0
+        self.ended = threading.Event()  # the job has: a log that cannot be read is not waited for again
 
     @property
     def job_uid(self) -> str:
@@ -121,11 +122,19 @@ class JobWatch:
         def turn(_: str) -> None:
             log.away = not log.away  # patience reports the beginning of an outage, and its end
 
-        try:
-            for line in logs.follow(self.kube.patient(turn), pod, container):
-                self.fresh.put(log, line)
-        except KubeError as error:
-            self.fresh.put(log, f"(cannot read more of the log of {log.name}: {error})")
+        place = logs.Place()
+        while True:
+            try:
+                for line in logs.follow(self.kube.patient(turn), pod, container, place=place):
+                    self.fresh.put(log, line)
+            except KubeError as error:
+                log.away = False
+                again = error.outage and not self.ended.is_set()  # a node that is cut off may come back
+                what = f"the log of {log.name} for now" if again else f"more of the log of {log.name}"
+                self.fresh.put(log, f"(cannot read {what}: {error})")
+                if again:
+                    continue
+            return
 
     def finish(self) -> Iterator[tuple[Json, str]]:
         """The pod and the text of each line until all logs have ended.
@@ -133,6 +142,7 @@ class JobWatch:
         A container may outlive its job: its log is given up when it has been quiet for a while, or after LAST_S. That
         of a container that has ended is read whole, however long it is.
         """
+        self.ended.set()
         quiet_since = looked = time.monotonic()
         while time.monotonic() - quiet_since < QUIET_S:
             unread = [log for log in self.logs.values() if log.thread and log.thread.is_alive()]

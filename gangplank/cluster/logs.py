@@ -148,11 +148,13 @@ def if_any(lines: Iterator[str]) -> Iterator[str]:
 
 
 def follow(
-    kube: Kube, pod: Json, container: str = "", *, on: bool = True, enough: Callable[[], bool] = never
+    kube: Kube, pod: Json, container: str = "", *, on: bool = True, enough: Callable[[], bool] = never,
+    place: Place | None = None,
 ) -> Iterator[str]:
     """The lines of one run of a container (the default one, if not named) to its end, as they are written.
 
     Without `on`, only those until now. `enough` is asked at the end of each answer: whether that was all.
+    With the `place` of an earlier call, those after it.
     Raises KubeError if the log does not exist, or if the API server is down for longer than `kube` is patient.
     """
     from urllib3.exceptions import HTTPError
@@ -160,7 +162,8 @@ def follow(
     container = container or default_container(pod)
     meta, run = pod["metadata"], restarts(pod, container)
     where = path("v1", "Pod", meta["namespace"], meta["name"])
-    place, begun, pause = Place(), False, Pause(*PAUSES_S)
+    place, pause = place or Place(), Pause(*PAUSES_S)
+    begun = bool(place.last)
     rest: list[bytes] = []
     while True:
         live = kube.get(where)

@@ -100,6 +100,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log(self, where: str, options: dict[str, str]) -> None:
+        if self.server.outer.cut_off:
+            self.whole(500, {"message": "dial tcp: i/o timeout"})
+            return
         if where not in self.server.outer.objects:
             self.whole(404, {"message": "no such pod"})
             return
@@ -159,6 +162,8 @@ class Server:
     """Bytes after which the next answers about logs end, and whether as if that were all."""
     says: list[int] = field(default_factory=list)
     """Statuses of the next answers."""
+    cut_off: bool = False
+    """Whether the node of the pods does not answer the server, which then has no logs."""
     mute: int = 0
     """How many of the next writes are done and not answered."""
     seen: list[str] = field(default_factory=list)
@@ -457,6 +462,40 @@ def test_a_job_is_followed_to_its_end_over_an_outage(server: Server, kube: Kube)
     assert len(outage) == 2, said
     assert outage[0].startswith("the API server does not answer ([Errno 111] Connection refused); waiting up to ")
     assert re.fullmatch(r"the API server answers again after \d s", outage[1])
+
+
+def test_d4_a_log_that_could_not_be_read_for_long_is_read_on_when_its_node_is_back(
+    server: Server, kube: Kube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pods train on: a node may be cut off for longer than anybody waits for an API server."""
+    monkeypatch.setattr(Kube.patient, "__defaults__", (patience.silent, 0.2, float("inf")))
+    monkeypatch.setattr(patience, "BUSY_S", 0.2)
+    watch, read = follow.JobWatch(manifest(server, "Running"), kube), list[str]()
+    server.pod("digits-a")
+    server.prints("digits-a", "one", "two")
+
+    def has(line: str) -> bool:
+        read.extend(text for _, text in watch.lines())
+        return any(line in text for text in read)
+
+    watch.poll()
+    wait(lambda: has("two"))
+    server.cut_off = True
+    for connection in server.connections:
+        cut(connection)
+    server.prints("digits-a", "three")
+    wait(lambda: has("(cannot read the log of digits-a for now: "))
+    time.sleep(0.5)
+    server.cut_off = False
+    wait(lambda: has("three"))
+    server.prints("digits-a", "four")
+    wait(lambda: has("four"))
+    assert [line for line in read if not line.startswith("(")] == ["one", "two", "three", "four"]
+    server.cut_off = True
+    for connection in server.connections:
+        cut(connection)
+    read += [text for _, text in watch.finish()]
+    assert read[-1].startswith("(cannot read more of the log of digits-a: ")
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
