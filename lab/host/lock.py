@@ -49,10 +49,9 @@ def _record(folder: Path) -> Iterator[TextIO]:
 def _locked(folder: Path) -> Iterator[TextIO]:
     while True:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with contextlib.suppress(FileNotFoundError), (folder / NAME).open("a+") as stream:
+        with contextlib.suppress(FileNotFoundError), open(folder / NAME, "r+", opener=_created) as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             if os.fstat(stream.fileno()).st_ino == (folder / NAME).stat().st_ino:  # else `make down` removed it
-                stream.seek(0)
                 yield stream
                 return
 
@@ -65,6 +64,18 @@ def holder_in(stream: TextIO) -> dict[str, Any]:
         return {}
 
 
+def _created(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+def _replace(stream: TextIO, text: str) -> None:
+    """Write over the record: the file keeps its block, so that `make down` can hold a lab that has filled its disk."""
+    stream.seek(0)
+    stream.write(text)
+    stream.flush()
+    stream.truncate()
+
+
 def hold(folder: Path, record: dict[str, Any], say: Callable[[str], None], limit_s: float) -> None:
     """Record a run that changes the lab; wait for another that does. Raises LabError at the time limit."""
     said = ""
@@ -72,8 +83,7 @@ def hold(folder: Path, record: dict[str, Any], say: Callable[[str], None], limit
         with _record(folder) as stream:
             other = holder_in(stream)
             if not other or other["pid"] == record["pid"]:
-                stream.truncate(0)
-                stream.write(json.dumps(record | {"since": other.get("since", record["since"])}))
+                _replace(stream, json.dumps(record | {"since": other.get("since", record["since"])}))
                 return
         name = title(other)
         if name != said:
@@ -88,4 +98,4 @@ def free(folder: Path, pid: int) -> None:
     if (folder / NAME).exists():
         with _record(folder) as stream:
             if holder_in(stream).get("pid") == pid:
-                stream.truncate(0)
+                _replace(stream, "{}")

@@ -49,6 +49,11 @@ def test_a_node_that_left_the_inventory_is_named_and_removed_on_request(three_no
         said = " ".join(lab.playbook("playbooks/lab.yml").split())  # Ansible wraps it
         assert f"{LEAVER}: got a node of this lab that runs, expected it in the inventory (node-0, node-1)." in said
         assert all(traces(lab).values()), traces(lab)
+        lab.playbook("tests/cluster/lose.yml", "-e", f"lose_node={LEAVER}")  # as a reboot leaves it
+        lab.playbook("playbooks/lab.yml")
+        lab.wait("the node that left is back, too", lambda: all(traces(lab).values()))
+        again = lab.playbook("playbooks/lab.yml")
+        assert again.count("changed=0") == 1, again[-600:]
         pod = settle(lab)
         lab.playbook("playbooks/lab.yml", "-e", "lab_cluster_remove_left=true")
         events = lab.get("events", f"--field-selector=involvedObject.name={pod},reason=Killing")

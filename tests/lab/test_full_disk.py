@@ -215,6 +215,32 @@ def test_d11_what_is_the_users_is_whole_on_a_full_disk(tmp_path: Path, owner: st
     assert all(again for *_, again in outcomes), "with space it is as it would have been"
 
 
+# `make down` holds the lab, and then frees its disk.
+HOLDS = """
+import json, os, subprocess, sys
+from pathlib import Path
+from gangplank.processes import process
+from lab.host.lock import free, hold
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "full", str(folder)], check=True)
+own = {**process(os.getpid()), "since": 0}
+hold(folder, own, print, 1)
+free(folder, own["pid"])
+with (folder / "filler").open("wb", buffering=0) as filler:
+    try:
+        while True:
+            filler.write(4096 * b"x")
+    except OSError:
+        pass
+hold(folder, own, print, 1)
+print(json.dumps((folder / "lab.lock").read_text()))
+"""
+
+
+def test_d11_a_lab_that_has_filled_its_disk_can_be_held_to_remove_it(tmp_path: Path) -> None:
+    assert '"pid": ' in outcomes_of(HOLDS, tmp_path)
+
+
 # It lays code out as a pod does, in a folder with more room each time; then it removes the rest of the last attempt.
 LAYS_OUT = """
 import hashlib, json, subprocess, sys
