@@ -217,17 +217,29 @@ def read_objects(
 
             check_manifests(objects, site_teams(site), name, namespace)
         return objects
-    jobs = documents(text, name, strict=True)
+    problems: list[Problem] = []
+    try:
+        jobs = documents(text, name, strict=True)
+    except SpecError as error:  # on words that YAML's readers take differently; the fields are looked at all the same
+        problems, jobs = [*error.problems], raw
     specs = site_teams(site) if site else None
     settings = site_settings(site) if site and jobs else None
     for document in jobs:
         job = with_backend(document, backend) if backend and isinstance(document, dict) else document
-        job = from_team(job, specs, name) if specs is not None else job
-        spec = parse_job(job, name, read_scripts(job, ROOT))
-        spec = on_site(spec, settings, name) if settings else spec
-        if specs is not None and grants:
-            granted(spec, specs, name)
-        objects += BACKENDS[spec.backend].manifests(spec)
+        try:
+            job = from_team(job, specs, name) if specs is not None else job
+            spec = parse_job(job, name, read_scripts(job, ROOT))
+            spec = on_site(spec, settings, name) if settings else spec
+            if specs is not None and grants:
+                granted(spec, specs, name)
+        except SpecError as error:
+            if error.source != name:  # a file of the site
+                raise
+            problems += error.problems
+        else:
+            objects += BACKENDS[spec.backend].manifests(spec)
+    if problems:
+        raise SpecError(dict.fromkeys(problems), name)
     return objects
 
 

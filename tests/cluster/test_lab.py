@@ -76,14 +76,15 @@ def test_kubectl_reads_each_text_of_our_yaml_as_text(lab: Lab, tmp_path: Path) -
     words = ["".join(draw.choices(some, k=draw.randint(1, 7))) for some in letters for _ in range(10_000)]
     words += ["1e-05", "08", "0o17", "y", "n", "2026-1-2"]
     container = {"name": "train", "image": "train", "args": words}
-    meta = {"name": "train", "labels": {word: word for word in ("1e3", "y", "08")}}
+    labels = {word: word for word in ("1e3", "y", "08")}
+    meta = {"name": "train", "labels": labels}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}}
     (tmp_path / "pod.yml").write_text(as_yaml([pod]))
     kubectl = [f"{lab.parts['bin']['kubernetes']}/kubectl", "label", "--local", "-o", "json", "-f", "pod.yml", "a=b"]
     done = subprocess.run(kubectl, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     read = json.loads(done.stdout)
     assert read["spec"]["containers"][0]["args"] == words
-    assert read["metadata"]["labels"] == {**meta["labels"], "a": "b"}
+    assert read["metadata"]["labels"] == {**labels, "a": "b"}
 
 
 def test_a_second_run_changes_nothing(lab: Lab) -> None:

@@ -149,6 +149,18 @@ def test_every_file_of_a_command_line_is_read_before_one_is_refused(
     assert "training_job.workers: got -1" in err
 
 
+def test_bare_words_hide_no_other_problem_and_no_other_job(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    jobs = "training_job: {name: bad, image: bad, port: 1, workers: 1_000}\n---\ntraining_job: {name: Bad, image: bad}\n"
+    (tmp_path / "bad.yml").write_text(jobs)
+    code, out, err = run(capsys, "expand", str(tmp_path / "bad.yml"))
+    assert (code, out) == (1, "")
+    assert "bad.yml: 3 problems\n" in err
+    for part in ("line 1: got the bare word 1_000", "training_job.port: got 1", 'training_job.name: got "Bad"'):
+        assert part in err
+
+
 def test_numbers_that_only_kubectl_takes_for_numbers_are_quoted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
