@@ -152,8 +152,8 @@ def test_every_file_of_a_command_line_is_read_before_one_is_refused(
 def test_bare_words_hide_no_other_problem_and_no_other_job(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    jobs = "training_job: {name: bad, image: bad, port: 1, workers: 1_000}\n---\ntraining_job: {name: Bad, image: bad}\n"
-    (tmp_path / "bad.yml").write_text(jobs)
+    jobs = ("{name: bad, image: bad, port: 1, workers: 1_000}", "{name: Bad, image: bad}")
+    (tmp_path / "bad.yml").write_text("\n---\n".join(f"training_job: {job}" for job in jobs))
     code, out, err = run(capsys, "expand", str(tmp_path / "bad.yml"))
     assert (code, out) == (1, "")
     assert "bad.yml: 3 problems\n" in err
