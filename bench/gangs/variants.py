@@ -54,13 +54,14 @@ def fresh(volcano: Volcano, variant: Variant, programs: str) -> None:
 
 
 def started(
-    setting: Setting, shapes: Mapping[str, tuple[int, int]], variants: Callable[[Json], Mapping[str, Variant]]
+    setting: Setting, shapes: Mapping[str, tuple[int, int]], variants: Callable[[Json], Mapping[str, Variant]],
+    rounds: int = ROUNDS,
 ) -> Runs:
     """Each variant of the roles' values in turns: memory at rest, and the gangs of each shape."""
     runs = Runs({shape: {} for shape in shapes}, {})
     with prepared(setting) as volcano, own_programs() as programs:
         every = [*variants(volcano.own).items()]
-        for number in range(ROUNDS):
+        for number in range(rounds):
             for name, variant in every if number % 2 == 0 else reversed(every):
                 fresh(volcano, variant, programs)
                 still(volcano.kube)
