@@ -51,6 +51,7 @@ def kubelet_text(machine_mib: int, before: str = "", **of_inventory: Any) -> str
     )  # fmt: skip
     values = load("roles/lab_cluster/defaults/main.yml") | load("inventories/lab/group_vars/all/lab.yml")
     values |= {"lab_cluster_nodes": nodes(), "__lab_cluster_machine_mib": str(machine_mib)} | of_inventory
+    values["__lab_cluster_stay"] = values["lab_cluster_nodes"]  # no node has left
     values["lookup"] = lambda *_, **__: before
     environment.filters["regex_findall"] = regex_findall
     for name in ("__lab_cluster_memory_before_mib", "__lab_cluster_memory_mib", "__lab_cluster_node_memory_mib"):
