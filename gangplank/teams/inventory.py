@@ -311,13 +311,12 @@ def plain_inventory(place: str) -> Inventory:
             problem = Problem("file", "hosts that only Ansible can read", "a YAML file of hosts", INSTALL)
             errors.append(SpecError([problem], str(path)))
     trees = [(path, tree) for path in filter(is_plain, files) for tree in [plain_values(path, errors)] if tree]
-    for path, tree in trees:
+    for path, tree in [*trees]:
         # Ansible passes over other values, as those of a file that lists no hosts.
         shaped = {name: inner for name, inner in tree.items() if isinstance(inner, Mapping) or name in ("all", GROUP)}
         if problems := [problem for name, inner in shaped.items() for problem in misshapen(name, inner)]:
             errors.append(SpecError(problems, str(path)))
-    if errors:
-        raise TeamsError(errors)
+            trees.remove((path, tree))
     groups = [(path, *group) for path, tree in trees for name, inner in tree.items() for group in walk(name, inner)]
     teams = list(
         dict.fromkeys(
