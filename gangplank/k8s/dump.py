@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What Go's YAML reader, and so kubectl, takes for a number, a boolean or a date, as far as PyYAML does not.
 # It passes over underscores, so they are to be removed first.
 NOT_TEXT = re.compile(
-    r"[-+]*(\.\d+|\d+\.?\d*)([eE][-+]*\d+)?|[-+]*0[bBoOxX][\da-fA-F]+|[yYnN]|\d{4}-\d{1,2}-\d{1,2}.*", re.ASCII
+    r"[-+]*(\.\d+|\d+(\.\d*)?)([eE][-+]*\d+)?|[-+]*0[bBoOxX][\da-fA-F]+|[yYnN]|\d{4}-\d{1,2}-\d{1,2}.*", re.ASCII
 )
 
 
