@@ -36,6 +36,7 @@ LOST_NODE: tuple[Json, ...] = tuple(
     for key, seconds in zip(AWAY, (LOST_NODE_S, UNREACHABLE_S), strict=True)
 )
 
+NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the container, so the pod would never complete
 POD_SECURITY: Json = {
     "runAsNonRoot": True,
     "runAsUser": USER_ID,

@@ -176,16 +176,13 @@ def gather(
     from gangplank.errors import GangplankError, Problem, SpecError
 
     submitted: list[Json] = []
-    errors: dict[str, GangplankError] = {}
+    errors: list[GangplankError] = []
     for name in names:
         try:
             submitted += read_objects(name, backend, site, namespace, grants=grants)
         except GangplankError as error:  # the next file may have some too
-            errors.setdefault(str(error), error)
-    if errors:
-        first, *_ = errors.values()
-        first.args = ("\n".join(errors),)
-        raise first
+            errors.append(error)
+    refuse_all(errors)
     by_backend = [(backend_of(item), item) for item in submitted]
     jobs = [(name, item) for name, item in by_backend if name]
     if backend and any(name != backend for name, _ in jobs):
@@ -198,7 +195,7 @@ def read_objects(
 ) -> list[Any]:
     """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
-    from gangplank.errors import Problem, SpecError
+    from gangplank.errors import GangplankError, Problem, SpecError
     from gangplank.jobs.parse import parse_job
     from gangplank.jobs.site_settings import on_site
     from gangplank.reading.strict_yaml import documents
@@ -217,7 +214,7 @@ def read_objects(
 
             check_manifests(objects, site_teams(site), name, namespace)
         return objects
-    problems: list[Problem] = []
+    problems, others = list[Problem](), list[GangplankError]()
     try:
         jobs = documents(text, name, strict=True)
     except SpecError as error:  # on words that YAML's readers take differently; the fields are looked at all the same
@@ -232,15 +229,22 @@ def read_objects(
             spec = on_site(spec, settings, name) if settings else spec
             if specs is not None and grants:
                 granted(spec, specs, name)
-        except SpecError as error:
-            if error.source != name:  # a file of the site
-                raise
-            problems += error.problems
+        except GangplankError as error:
+            if isinstance(error, SpecError) and error.source == name:
+                problems += error.problems
+            else:  # of a script, or a file of the site
+                others.append(error)
         else:
             objects += BACKENDS[spec.backend].manifests(spec)
-    if problems:
-        raise SpecError(dict.fromkeys(problems), name)
+    refuse_all([SpecError(dict.fromkeys(problems), name), *others] if problems else others)
     return objects
+
+
+def refuse_all(errors: Sequence[GangplankError]) -> None:
+    """Raise the first of some errors with the text of all, each once; nothing if there is none."""
+    if errors:
+        errors[0].args = ("\n".join(dict.fromkeys(map(str, errors))),)
+        raise errors[0]
 
 
 def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> None:

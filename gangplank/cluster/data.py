@@ -10,7 +10,7 @@ import contextlib
 import json
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
@@ -279,12 +279,10 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
     live: Json = {}
     for waited_s in polls(PULL_S, POLL_S):
         live = kube.get(where) or {"status": {"phase": "Failed", "reason": "it was removed"}}
-        phase = live["status"].get("phase")
-        if phase in {"Succeeded", "Failed"}:
+        state = state_of(live)
+        if live["status"].get("phase") in {"Succeeded", "Failed"} or "terminated" in state:  # beside a sidecar
             return answer_of(kube, live, title)
-        states = [item.get("state") or {} for item in live["status"].get("containerStatuses") or []]
-        if not started and any("running" in state for state in states):
-            started = True
+        started = started or "running" in state
         if started:
             for line in lines_of(kube, body, 1):
                 if "phase" in line:
@@ -299,11 +297,16 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
     raise KubeError(late(f"{title}, which writes to the claim", reason, "its start", START_S, fix))
 
 
+def state_of(live: Json) -> Json:
+    """The state of the container that works, whatever else a webhook has added to its pod."""
+    statuses = live["status"].get("containerStatuses") or []
+    return next((item.get("state") or {} for item in statuses if item["name"] == CONTAINER), {})
+
+
 def answer_of(kube: Kube, live: Json, title: str) -> Json:
     """What an ended pod says, or the error that it ended with."""
     status = live["status"]
-    ends = [(item.get("state") or {}).get("terminated") or {} for item in status.get("containerStatuses") or []]
-    end = ends[0] if ends else {}
+    end = state_of(live).get("terminated") or {}
     lines = lines_of(kube, live, 0) if "metadata" in live else []
     last = lines[-1] if lines else {}
     if "end" in last:
@@ -334,7 +337,7 @@ def clean(kube: Kube, order: Order) -> None:
     """Remove what a command that was killed has left for this claim; refuse to continue while its pod still works."""
     namespace, mark = order.place.namespace, order.place.mark
     selector = ",".join(f"{key}={value}" for key, value in mark.items())
-    limit = (datetime.now(UTC) - timedelta(seconds=KEPT_S)).isoformat(timespec="seconds")
+    limit = (kube.now() - timedelta(seconds=KEPT_S)).isoformat(timespec="seconds")
     for item in kube.items("v1", "Pod", namespace, selector):
         if (item.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
             raise busy(order)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import gangplank
-from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY
+from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, NO_MESH, POD_SECURITY
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.reader import BUCKET_MEMORY, CLAIM, READER_LIMITS
 
@@ -103,7 +103,8 @@ def pod(place: Place, maps: Sequence[Json], *, pulls: bool) -> Json:
     }  # fmt: skip
     if place.secrets:
         container["envFrom"] = [{"secretRef": {"name": name}} for name in place.secrets]
-    meta: Json = {"name": place.pod_name, "namespace": place.namespace, "labels": place.mark}
+    named = {"name": place.pod_name, "namespace": place.namespace}
+    meta: Json = {**named, "labels": place.mark, "annotations": {**NO_MESH}}
     spec: Json = {
         "restartPolicy": "Never",
         "activeDeadlineSeconds": PULL_S if pulls else PUSH_S,
@@ -118,7 +119,7 @@ def pod(place: Place, maps: Sequence[Json], *, pulls: bool) -> Json:
         spec["tolerations"] = tolerations
     if place.queue:  # a team's namespace accepts only pods of its own queues
         spec["schedulerName"] = QUEUE_SYSTEM.scheduler
-        meta["annotations"] = {QUEUE_SYSTEM.annotations[0]: place.queue}
+        meta["annotations"][QUEUE_SYSTEM.annotations[0]] = place.queue
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 

@@ -52,6 +52,7 @@ class Log:
     numbers: Numbers = field(default_factory=Numbers)
     thread: threading.Thread | None = None
     away: bool = False
+    given_up: bool = False  # its reader has waited as long as anybody waits, and tries again
 
     @property
     def name(self) -> str:
@@ -126,12 +127,14 @@ class JobWatch:
         while True:
             try:
                 for line in logs.follow(self.kube.patient(turn), pod, container, place=place):
+                    log.given_up = False
                     self.fresh.put(log, line)
             except KubeError as error:
-                log.away = False
                 again = error.outage and not self.ended.is_set()  # a node that is cut off may come back
                 what = f"the log of {log.name} for now" if again else f"more of the log of {log.name}"
-                self.fresh.put(log, f"(cannot read {what}: {error})")
+                if not again or not log.given_up:
+                    self.fresh.put(log, f"(cannot read {what}: {error})")
+                log.away, log.given_up = False, True
                 if again:
                     continue
             return
@@ -151,7 +154,7 @@ class JobWatch:
                 yield item
             if not unread:
                 return
-            if any(log.away for log in unread):
+            if any(log.away and not log.given_up for log in unread):
                 quiet_since = looked = time.monotonic()
             if time.monotonic() - looked > LAST_S:
                 if self._run_on():

@@ -6,7 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, POD_SECURITY, TEAM_LABEL
+from gangplank.backends.pod_template import (
+    CONTAINER_SECURITY,
+    GPU_TOLERATION,
+    MANAGED_BY,
+    NO_MESH,
+    POD_SECURITY,
+    TEAM_LABEL,
+)
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import FORBIDDEN, path
 from gangplank.cluster.queues import queue_of
@@ -114,9 +121,10 @@ def reader(manifest: Json, what: str, suffix: str, commands: Sequence[Sequence[s
         "containers": containers[-1:],
         **({"volumes": volumes} if volumes else {}),
     }
-    named: Json = {"name": f"{meta['name']}-{what}{suffix}", "namespace": meta.get("namespace", "default")}
+    named: Json = {"name": f"{meta['name']}-{what}{suffix}", "namespace": meta.get("namespace", "default"),
+                   "annotations": {**NO_MESH}}  # fmt: skip
     if queue != QUEUE_SYSTEM.default:
-        named["annotations"] = {QUEUE_SYSTEM.annotations[0]: queue}
+        named["annotations"][QUEUE_SYSTEM.annotations[0]] = queue
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**named, "labels": MANAGED_BY}, "spec": spec}
 
 

@@ -39,14 +39,13 @@ METRICS = {
     "Object": "object",
     "External": "external",
 }
-MEASURED = {  # what each of these has to name
-    "resource": ("name",),
-    "containerResource": ("name", "container"),
-    "pods": ("metric",),
-    "object": ("metric", "describedObject"),
-    "external": ("metric",),
+MEASURED = {  # what each of these has to name, and the values of which its target has one
+    "resource": (("name",), ("averageUtilization", "averageValue")),
+    "containerResource": (("name", "container"), ("averageUtilization", "averageValue")),
+    "pods": (("metric",), ("averageValue",)),
+    "object": (("metric", "describedObject"), ("value", "averageValue")),
+    "external": (("metric",), ("value", "averageValue")),
 }
-TARGETS = {"Utilization": "averageUtilization", "AverageValue": "averageValue", "Value": "value"}
 SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
 PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
@@ -335,14 +334,11 @@ def read_metrics(fields: Fields) -> tuple[Json, ...]:
             expected = f"a type with the field of its name ({pairs})"
             fields.bad(f"metrics[{index}]", metric, expected, f"write it as in {UTILIZATION}")
             continue
-        part = metric[source]
+        part, (needed, values) = metric[source], MEASURED[source]
         target = part.get("target")
-        missing = [name for name in MEASURED[source] if not part.get(name)]
-        whole = isinstance(target, Mapping) and target.get(TARGETS.get(str(target.get("type")), "")) is not None
-        if missing or not whole:
-            pairs = ", ".join(f"{kind} with {field}" for kind, field in TARGETS.items())
-            needed = "".join(f"{name}, " for name in MEASURED[source])
-            expected = f"{needed}and a target with a type and its value ({pairs})"
+        has = [name for name in values if isinstance(target, Mapping) and target.get(name) is not None]
+        if len(has) != 1 or not target.get("type") or not all(part.get(name) for name in needed):
+            expected = f"{', '.join(needed)}, and a target with its type and {' or '.join(values)}"
             fields.bad(f"metrics[{index}].{source}", part, expected, f"write it as in {UTILIZATION}")
     return metrics
 

@@ -15,7 +15,7 @@ SUBDOMAIN = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([
 ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,252}", re.ASCII)
 _HOST = r"[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?"  # and below, what a reference to an image consists of
 _PART = r"[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*"
-_DIGEST = r"sha256:[a-f0-9]{64}|sha512:[a-f0-9]{128}"
+_DIGEST = r"sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}"
 IMAGE = re.compile(  # https://pkg.go.dev/github.com/distribution/reference
     rf"(?=.{{1,511}}$)(({_HOST}(\.{_HOST})*|\[[a-fA-F0-9:]+\])(:[0-9]+)?/)?{_PART}(/{_PART})*(:\w[\w.-]{{0,127}})?(@({_DIGEST}))?",
     re.ASCII,

@@ -57,6 +57,7 @@ COMPONENTS = {
         inputs=("namespace",),
         kinds=(*RELEASE, *CLUSTER_WIDE, "daemonsets.apps", "runtimeclasses.node.k8s.io"),
         programs=("k8s-device-plugin",),
+        rivals=("nvidia-gpu-device-plugin",),  # Google's, which GKE puts on its nodes
     ),
     "gpu_dra_driver": Component(
         title="a driver of GPUs by claim",
@@ -80,6 +81,7 @@ COMPONENTS = {
         namespace="kubeflow",
         kinds=(*RELEASE, *PROGRAM, *CRDS, *PROTECTED, "pytorchjobs.kubeflow.org"),
         programs=("/training-operator",),
+        rivals=("odh-training-operator-rhel8", "odh-training-operator-rhel9", "odh-training-operator"),  # Red Hat's
         crds=(("pytorchjobs.kubeflow.org", "v1"),),
         pods=2,  # one of them for a moment, to verify it
         cpu_millis=50,

@@ -325,8 +325,8 @@ def plain_inventory(place: str) -> Inventory:
     )
     values: Values = {team: {} for team in teams}
     inventory = Inventory(values, (source,))
-    shared: list[Mapping[str, Any]] = [inner.get("vars") or {} for _, name, inner, _ in groups if name == "all"]
-    shared += [inner.get("vars") or {} for _, name, inner, _ in groups if name == GROUP]
+    shared: list[Mapping[str, Any]] = [inside(inner, "vars") for _, name, inner, _ in groups if name == "all"]
+    shared += [inside(inner, "vars") for _, name, inner, _ in groups if name == GROUP]
     shared += [plain_values(path, errors) for path in inventory.group_files if teams]
     for team in teams:
         parts = [*shared, *(inside(inner, "hosts").get(team) or {} for _, _, inner, _ in groups)]
@@ -367,7 +367,7 @@ def plain_values(path: Path, errors: list[SpecError]) -> dict[str, Any]:
 
 
 def inside(group: Mapping[str, Any], key: str) -> Mapping[Any, Any]:
-    """The hosts or children of a group of a YAML inventory; a word alone is one of them, as Ansible has it."""
+    """The hosts, children or variables of a group in YAML; a word alone is one of them, as Ansible has it."""
     value = group.get(key)
     return {value: None} if isinstance(value, str) else value if isinstance(value, Mapping) else {}
 
@@ -380,14 +380,14 @@ def misshapen(name: object, group: object) -> Iterator[Problem]:
         yield Problem(str(name), shown(group), "a group with hosts, children or vars", "indent them below its name")
     if not isinstance(group, Mapping):
         return
-    for key, kinds in {"hosts": Mapping | str, "children": Mapping | str, "vars": Mapping}.items():
-        if not isinstance(group.get(key), kinds | None):
+    for key in ("hosts", "children", "vars"):
+        if not isinstance(group.get(key), Mapping | str | None):
             fix = "write a line for each, the name followed by a colon"
             yield Problem(f"{name}.{key}", shown(group[key]), "a mapping", fix)
     for host, own in inside(group, "hosts").items():
         if not isinstance(host, str):
             yield Problem(f"{name}.hosts", f"the name {shown(host)}", "a name that is text", "quote it")
-        if not isinstance(own, Mapping | None):
+        if own and not isinstance(own, Mapping):
             yield Problem(f"{name}.hosts.{host}", shown(own), "variables of the host, or nothing")
     for child, content in inside(group, "children").items():
         yield from misshapen(child, content)

@@ -386,14 +386,15 @@ def read_outside(fields: Fields) -> tuple[Outside, ...]:
             cidr = str(ipaddress.ip_network(cidr))  # a single address gets a prefix: the API server wants one
         except ValueError as error:
             inner.bad("cidr", cidr, f"addresses, e.g. 192.0.2.0/24 ({error})")
-        if "%" in cidr:  # an interface of one machine
-            inner.bad("cidr", cidr, "addresses without an interface, e.g. fe80::/10")
+        else:
+            if "%" in cidr:  # an interface of one machine
+                inner.bad("cidr", cidr, "addresses without an interface, e.g. fe80::/10")
         ports = tuple(inner.items("ports"))
         for index, port in enumerate(ports):
             if type(port) is not int or not 0 < port < 2**16:
                 inner.bad(f"ports[{index}]", port, "a port from 1 to 65535")
-        if inner.map.get("ports", ports) == []:
-            inner.bad("ports", [], "at least one port", "leave the line out to allow all")
+        if "ports" in inner.map and inner.map["ports"] in (None, []):
+            inner.bad("ports", inner.map["ports"], "at least one port", "leave the line out to allow all")
         inner.done()
         addresses.append(Outside(cidr, ports))
     return tuple(addresses)

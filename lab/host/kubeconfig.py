@@ -40,13 +40,13 @@ def user_file() -> Path:
     return Path(first) if first else Path.home() / ".kube" / "config"
 
 
-def chosen_elsewhere(path: Path) -> bool:
+def chosen_elsewhere() -> bool:
     """Whether another file of $KUBECONFIG sets the current context: kubectl takes it from the first that does."""
     others = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep)[1:] if name]
-    texts = [other.read_text(errors="replace") for other in others if other.is_file() and other != path]
     contents = []
-    for text in texts:
-        with contextlib.suppress(yaml.YAMLError):
+    for other in others:
+        with contextlib.suppress(OSError, yaml.YAMLError):
+            text = other.read_text(errors="replace")
             contents.append(yaml.load(text, yaml.BaseLoader))  # noqa: S506  it makes only strings, lists and mappings
     return any(isinstance(content, dict) and content.get("current-context") for content in contents)
 
@@ -291,7 +291,8 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
     """
     if admin and path.resolve() == admin.resolve():
         return False
-    new, chosen = entries(admin, name) if admin else None, chosen_elsewhere(path)
+    new = entries(admin, name) if admin else None
+    chosen = bool(new) and chosen_elsewhere()
 
     def changed() -> tuple[str, dict[str, Any]] | None:
         text = read(path)

@@ -96,7 +96,8 @@ class ActionModule(ClusterAction):
     def living(self, place: Place, note: Note, timeout_s: float) -> list[dict[str, Any]]:
         """The pending revisions that a Helm elsewhere may be at work on: young, and not left by this machine's."""
         pending = [secret for secret in self.revisions(place) if status_of(secret).startswith(PENDING)]
-        ages_s = {secret["metadata"]["name"]: age_s(secret["metadata"]["creationTimestamp"]) for secret in pending}
+        now = self.kube.now()
+        ages_s = {secret["metadata"]["name"]: age_s(secret["metadata"]["creationTimestamp"], now) for secret in pending}
         ours, oldest_s = note.left(ages_s), max(LIVING_S, timeout_s)
         others = [secret for secret in pending if secret["metadata"]["name"] not in ours]
         return [secret for secret in others if ages_s[secret["metadata"]["name"]] < oldest_s]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gangplank.spec import JobSpec, Json
 
 JOB_NAME = "job-name"  # by which guides select a job's pods: kubectl get pods -l job-name=digits
-NO_MESH = {"sidecar.istio.io/inject": "false"}  # a sidecar outlives the trainer, so the pod would never complete
 
 
 def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
@@ -28,7 +27,7 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
     if spec.priority:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
     template["metadata"]["labels"][JOB_NAME] = spec.name
-    template["metadata"]["annotations"] = {**NO_MESH, **template["metadata"].get("annotations", {})}
+    template["metadata"]["annotations"] = {**pod_template.NO_MESH, **template["metadata"].get("annotations", {})}
     policy = own.restart_policy or ("OnFailure" if spec.max_retries else "Never")
     return {"replicas": replicas, "restartPolicy": policy, "template": template}
 

@@ -32,7 +32,7 @@ def read_block(fields: Fields) -> TrainJobBlock:
     for index, patch in enumerate(patches):
         if not isinstance(patch.get("manager"), str) or not patch["manager"]:
             fix = "name a domain of yours, e.g. manager: example.com/vision"
-            fields.bad(f"patches[{index}].manager", patch.get("manager"), "who the patch is of", fix)
+            fields.bad(f"patches[{index}].manager", patch.get("manager"), "the name of its manager", fix)
     return TrainJobBlock(
         runtime=fields.text("runtime", "torch-distributed", what="a runtime's name", ok=names.SUBDOMAIN),
         runtime_kind=fields.choice("runtime_kind", kinds[0], kinds),

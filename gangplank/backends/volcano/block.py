@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gangplank.backends.volcano.policies import ACTIONS, EVENTS, check
-from gangplank.k8s import names
 from gangplank.reading.fields import Fields
 
 if TYPE_CHECKING:
@@ -99,8 +98,8 @@ def volumes(fields: Fields) -> tuple[Json, ...]:
     items = fields.mappings("volumes")
     for index, item in enumerate(items):
         place = item.get("mountPath")
-        if not isinstance(place, str) or not names.ABSOLUTE.fullmatch(place):
-            fields.bad(f"volumes[{index}].mountPath", place, "an absolute path without a colon")
+        if not isinstance(place, str) or not place:
+            fields.bad(f"volumes[{index}].mountPath", place, "a path in the containers")
         if bool(item.get("volumeClaimName")) == bool(item.get("volumeClaim")):
             expected = "a claim's name in volumeClaimName, or the spec of one to be made in volumeClaim"
             fields.bad(f"volumes[{index}]", item, expected)

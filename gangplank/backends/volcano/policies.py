@@ -50,12 +50,11 @@ def check(items: Sequence[Mapping[str, Any]] | None, path: str, problems: Proble
             continue
         for event in own:
             if event not in EVENTS:
-                problems.append(Problem(f"{where}.event", shown(event), f"one of {', '.join(filter(None, EVENTS))}"))
+                problems.append(Problem(f"{where}.event", shown(event), f"one of {', '.join(EVENTS)}"))
             elif event in events:
                 problems.append(Problem(f"{where}.event", shown(event), "an event that no other policy has", ONE))
         if item.get("action") not in ACTIONS:
-            expected = f"one of {', '.join(filter(None, ACTIONS))}"
-            problems.append(Problem(f"{where}.action", shown(item.get("action")), expected))
+            problems.append(Problem(f"{where}.action", shown(item.get("action")), f"one of {', '.join(ACTIONS)}"))
         events.update(own)
     if ANY in events and len(events) > 1:
         fix = "name each event, or keep the policy for * alone"

@@ -13,6 +13,7 @@ import random
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,6 +49,9 @@ class Cluster:
         self.dies_at = -1
         self.all_queues: list[Json] = []
 
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
     def create(self, item: Json) -> str:
         meta = item["metadata"]
         key = item["kind"], meta["name"]
@@ -80,7 +84,7 @@ class Cluster:
         self.logs[pod["metadata"]["name"]] = lines[:-1] if died else lines
         end = {"exitCode": 137 if died else done.returncode, "reason": "OOMKilled" if died else "Completed"}
         pod["status"] = {"phase": "Failed" if end["exitCode"] else "Succeeded",
-                         "containerStatuses": [{"state": {"terminated": end}}]}
+                         "containerStatuses": [{"name": "data", "state": {"terminated": end}}]}
 
     def get(self, where: str) -> Json | None:
         *_, plural, name = where.split("/")
@@ -193,7 +197,7 @@ def test_a_pod_that_works_for_as_long_as_it_may_is_followed_by_one_that_continue
     def late(pod: Json) -> None:
         run(pod)
         if len(cluster.pods) <= slow:
-            pod["status"] = {"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}
+            pod["status"] = {"phase": "Running", "containerStatuses": [{"name": "data", "state": {"running": {}}}]}
 
     cluster.run = late
     if slow == 1:
@@ -204,6 +208,19 @@ def test_a_pod_that_works_for_as_long_as_it_may_is_followed_by_one_that_continue
             push(cluster, source)
         assert len(cluster.pods) == data.TRIES + 1
     assert cluster.objects == {}
+
+
+def test_a_pod_beside_whose_container_a_sidecar_runs_on_has_ended(cluster: Any, source: Path) -> None:
+    run = cluster.run
+
+    def meshed(pod: Json) -> None:
+        run(pod)
+        pod["status"]["phase"] = "Running"
+        pod["status"]["containerStatuses"].insert(0, {"name": "istio-proxy", "state": {"running": {}}})
+
+    cluster.run = meshed
+    assert push(cluster, source).files == 4
+    assert {pod["metadata"]["annotations"]["sidecar.istio.io/inject"] for pod in cluster.pods} == {"false"}
 
 
 def test_a_pod_that_does_not_start_ends_the_command_with_its_reason(

@@ -135,6 +135,8 @@ def test_names_all_problems_at_once() -> None:
         ({"backend": "pytorchjob", "elastic": {"min": 3, "max": 1}}, "elastic.min: got 3, expected at most"),
         ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 3, "metrics": [{"type": "Resource", "resource": {}}]}},
          "metrics[0].resource: got {}, expected name, and a target"),
+        ({"backend": "pytorchjob", "elastic": {"min": 1, "max": 3, "metrics": [{"type": "Pods", "pods": {
+            "metric": {"name": "a"}, "target": {"type": "Value", "value": 2}}}]}}, "its type and averageValue"),
     ],
 )
 def test_refuses(changes: dict[str, Any], said: str) -> None:
@@ -150,7 +152,7 @@ def test_refuses(changes: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     "image",
     ["train", "localhost:5000/a/b_c:v1.2", "Registry.example.org/a@sha256:" + 64 * "a", "a__b/c-d:T", "[::1]:5000/x",
-     "ghcr.io/acme/x:1@sha256:" + 64 * "0"],
+     "ghcr.io/acme/x:1@sha256:" + 64 * "0", "x@sha384:" + 96 * "0"],
 )  # fmt: skip
 def test_takes_every_form_of_an_image(image: str) -> None:
     assert parse_job(job(image=image)).image == image

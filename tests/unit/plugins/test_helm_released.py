@@ -123,7 +123,9 @@ def revision(number: int, status: str, age_s: float = 0) -> dict[str, Any]:
 def action(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The action over revisions that a test chooses, without a cluster."""
     monkeypatch.setattr(ActionModule, "revisions", lambda self, _place: self.secrets)
-    return ActionModule.__new__(ActionModule)
+    one = ActionModule.__new__(ActionModule)
+    one.kube = SimpleNamespace(now=lambda: dt.datetime.now(dt.UTC))
+    return one
 
 
 def test_d6_a_young_pending_revision_of_another_machine_is_left_alone(action: Any, tmp_path: Path) -> None:
@@ -137,6 +139,13 @@ def test_d6_a_young_pending_revision_of_another_machine_is_left_alone(action: An
     for age_s, timeout_s, lives in ((599, 300, True), (601, 300, False), (601, 900, True), (901, 900, False)):
         action.secrets = [revision(2, "pending-install", age_s)]
         assert bool(action.living(VOLCANO, note, timeout_s)) == lives
+
+
+def test_d6_the_age_of_a_revision_is_by_the_clock_of_the_cluster(action: Any, tmp_path: Path) -> None:
+    """A machine whose clock is ahead would take a Helm that works for dead, and remove what it has begun."""
+    action.secrets = [revision(2, "pending-upgrade", 700)]
+    action.kube = SimpleNamespace(now=lambda: dt.datetime.now(dt.UTC) - dt.timedelta(seconds=660))
+    assert action.living(VOLCANO, Note(VOLCANO, {"XDG_CACHE_HOME": str(tmp_path)}), 300)
 
 
 def test_d6_what_an_interrupted_helm_of_this_machine_left_is_not_waited_for(action: Any, tmp_path: Path) -> None:

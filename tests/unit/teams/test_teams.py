@@ -91,6 +91,7 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": 443}]}}, "team.network.to[0].ports"),
         ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": True}]}}, "team.network.to[0].ports"),
         ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": []}]}}, "team.network.to[0].ports"),
+        ({"network": {"to": [{"cidr": "10.0.0.0/8", "ports": None}]}}, "team.network.to[0].ports"),
         ({"network": {"to": [{"cidr": "fe80::1%eth0"}]}}, "team.network.to[0].cidr"),
         ({"images": []}, "team.images"),
         ({"images": None}, "team.images"),
