@@ -363,7 +363,8 @@ def test_the_pod_is_restricted_small_and_in_the_team_s_queue() -> None:
     assert own["spec"]["securityContext"]["runAsNonRoot"]
     assert container["resources"]["limits"] == {"cpu": "100m", "memory": "64Mi"}
     assert own["spec"]["schedulerName"] == "volcano"
-    assert own["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
+    assert own["metadata"]["annotations"] == {
+        "scheduling.volcano.sh/queue-name": "vision", "sidecar.istio.io/inject": "false"}  # fmt: skip
     assert [item["key"] for item in own["spec"]["tolerations"]] == ["nvidia.com/gpu"]
     assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
     pulls = data_pod.pod(place, data_pod.work(place, "s", {}, []), pulls=True)["spec"]

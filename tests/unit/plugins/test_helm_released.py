@@ -123,7 +123,7 @@ def revision(number: int, status: str, age_s: float = 0) -> dict[str, Any]:
 def action(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The action over revisions that a test chooses, without a cluster."""
     monkeypatch.setattr(ActionModule, "revisions", lambda self, _place: self.secrets)
-    one = ActionModule.__new__(ActionModule)
+    one: Any = ActionModule.__new__(ActionModule)
     one.kube = SimpleNamespace(now=lambda: dt.datetime.now(dt.UTC))
     return one
 
