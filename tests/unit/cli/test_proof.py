@@ -363,7 +363,8 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
         assert pod is not None
         return pod
 
-    assert reader("vision")["metadata"]["annotations"] == {"scheduling.volcano.sh/queue-name": "vision"}
+    assert reader("vision")["metadata"]["annotations"] == {
+        "scheduling.volcano.sh/queue-name": "vision", "sidecar.istio.io/inject": "false"}  # fmt: skip
     assert reader("vision")["spec"]["schedulerName"] == "volcano"
     assert reader("vision")["spec"]["tolerations"] == [*LOST_NODE], "A7: a team tolerates what its file grants"
     on_gpus = reader("vision", resources={"gpus": 1})["spec"]
