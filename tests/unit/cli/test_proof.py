@@ -371,7 +371,7 @@ def test_the_reading_pod_of_a_team_s_job_goes_to_the_team_s_queue(backend: str) 
     assert on_gpus["tolerations"] == [GPU_TOLERATION, *LOST_NODE], "A7: the claim may be on a GPU node"
     assert on_gpus["containers"][0]["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}], "A6"
     assert on_gpus["containers"][0]["resources"]["limits"] == READER_LIMITS
-    assert "annotations" not in reader("")["metadata"]
+    assert reader("")["metadata"]["annotations"] == {"sidecar.istio.io/inject": "false"}
     assert "schedulerName" not in reader("")["spec"]
     assert reader("")["spec"]["tolerations"] == [{"operator": "Exists"}]
 
