@@ -13,7 +13,8 @@ REASONS = {
     "gangs.100x10.[br]*": (
         "Both cores are busy, 1 % idle. Each pod takes 6.0 requests where the bare client sends 3.0: Volcano asks for"
         " the job's ConfigMap at each sync, and writes events and the state of jobs and of PodGroups. Of ten other"
-        " settings in the part `tried`, none saves more than an eighth; that is what two days differ by"
+        " settings in the part `tried`, none saves more than an eighth; the roles' own values differ by as much from"
+        " day to day"
     ),
     "gangs.10x100.[br]*": (
         "Both cores are busy, 2 % idle. Each pod takes 4.1 requests where the bare client sends 3.0, and Volcano's own"

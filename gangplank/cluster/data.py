@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.cluster import logs
 from gangplank.cluster.client import CONFLICT, path
 from gangplank.cluster.data_pod import CONTAINER, PULL_S, Place, pod, work
 from gangplank.cluster.local_files import batches
@@ -279,7 +280,7 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
     live: Json = {}
     for waited_s in polls(PULL_S, POLL_S):
         live = kube.get(where) or {"status": {"phase": "Failed", "reason": "it was removed"}}
-        state = state_of(live)
+        state = logs.state_of(live, CONTAINER)
         if live["status"].get("phase") in {"Succeeded", "Failed"} or "terminated" in state:  # beside a sidecar
             return answer_of(kube, live, title)
         started = started or "running" in state
@@ -297,16 +298,10 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
     raise KubeError(late(f"{title}, which writes to the claim", reason, "its start", START_S, fix))
 
 
-def state_of(live: Json) -> Json:
-    """The state of the container that works, whatever else a webhook has added to its pod."""
-    statuses = live["status"].get("containerStatuses") or []
-    return next((item.get("state") or {} for item in statuses if item["name"] == CONTAINER), {})
-
-
 def answer_of(kube: Kube, live: Json, title: str) -> Json:
     """What an ended pod says, or the error that it ended with."""
     status = live["status"]
-    end = state_of(live).get("terminated") or {}
+    end = logs.state_of(live, CONTAINER).get("terminated") or {}
     lines = lines_of(kube, live, 0) if "metadata" in live else []
     last = lines[-1] if lines else {}
     if "end" in last:

@@ -96,8 +96,8 @@ def read_claim(kube: Kube, pod: Json, world_size: int) -> Records:
         for _ in polls(READER_S, POLL_S):
             live = kube.call("GET", path("v1", "Pod", namespace, name))
             status = live.get("status", {})
-            state = logs.status_of(live, READER).get("state") or {}
-            ended = status.get("phase") in {"Succeeded", "Failed"} or "terminated" in state  # beside a sidecar
+            ended = status.get("phase") in {"Succeeded", "Failed"}
+            ended = ended or "terminated" in logs.state_of(live, READER)  # beside a sidecar
             if ended or logs.runs(live, READER):
                 for line in logs.if_any(logs.follow(kube, live, READER, enough=enough)):
                     records += records_of([line])

@@ -217,6 +217,11 @@ def restarts(pod: Json, container: str) -> int:
     return int(status_of(pod, container).get("restartCount") or 0)
 
 
+def state_of(pod: Json, container: str) -> Json:
+    """A container's state, whatever others a webhook has added to its pod; empty if the cluster knows none."""
+    return status_of(pod, container).get("state") or {}
+
+
 def runs(pod: Json, container: str) -> bool:
     """Whether a container runs, as far as the cluster knows."""
-    return "running" in (status_of(pod, container).get("state") or {})
+    return "running" in state_of(pod, container)

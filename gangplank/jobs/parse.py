@@ -31,20 +31,14 @@ HYPERPARAMETERS: dict[str, tuple[type, float, float]] = {
     "seed": (int, 0, 2**31 - 1),
     "log_interval": (int, 0, 10**6),  # steps between two lines; 0: none
 }
-# The kinds of metrics of an autoscaler (autoscaling/v2), and the field that each has
+# The kinds of metrics of an autoscaler (autoscaling/v2): the field that each has, what that has to name, and the values
+# of which its target has one
 METRICS = {
-    "Resource": "resource",
-    "ContainerResource": "containerResource",
-    "Pods": "pods",
-    "Object": "object",
-    "External": "external",
-}
-MEASURED = {  # what each of these has to name, and the values of which its target has one
-    "resource": (("name",), ("averageUtilization", "averageValue")),
-    "containerResource": (("name", "container"), ("averageUtilization", "averageValue")),
-    "pods": (("metric",), ("averageValue",)),
-    "object": (("metric", "describedObject"), ("value", "averageValue")),
-    "external": (("metric",), ("value", "averageValue")),
+    "Resource": ("resource", ("name",), ("averageUtilization", "averageValue")),
+    "ContainerResource": ("containerResource", ("name", "container"), ("averageUtilization", "averageValue")),
+    "Pods": ("pods", ("metric",), ("averageValue",)),
+    "Object": ("object", ("metric", "describedObject"), ("value", "averageValue")),
+    "External": ("external", ("metric",), ("value", "averageValue")),
 }
 SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
@@ -328,14 +322,13 @@ def read_metrics(fields: Fields) -> tuple[Json, ...]:
     """Metrics as Kubernetes has them: it checks them only when the autoscaler is made, long after the submission."""
     metrics = fields.mappings("metrics")
     for index, metric in enumerate(metrics):
-        source = METRICS.get(str(metric.get("type")))
-        if source is None or metric.keys() != {"type", source} or not isinstance(metric[source], Mapping):
-            pairs = ", ".join(f"{kind} and {field}" for kind, field in METRICS.items())
+        source, needed, values = METRICS.get(str(metric.get("type")), ("", (), ()))
+        if not source or metric.keys() != {"type", source} or not isinstance(metric[source], Mapping):
+            pairs = ", ".join(f"{kind} and {field}" for kind, (field, *_) in METRICS.items())
             expected = f"a type with the field of its name ({pairs})"
             fields.bad(f"metrics[{index}]", metric, expected, f"write it as in {UTILIZATION}")
             continue
-        part, (needed, values) = metric[source], MEASURED[source]
-        target = part.get("target")
+        part, target = metric[source], metric[source].get("target")
         has = [name for name in values if isinstance(target, Mapping) and target.get(name) is not None]
         if len(has) != 1 or not target.get("type") or not all(part.get(name) for name in needed):
             expected = f"{', '.join(needed)}, and a target with its type and {' or '.join(values)}"

@@ -31,8 +31,10 @@ class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mis
 
 def _text(dumper: Any, text: str) -> Any:
     """Text of several lines as a block, what others take for a number in quotes, other text as YAML likes it."""
-    style = "|" if "\n" in text and not any(line.endswith((" ", "\t")) for line in text.splitlines()) else None
-    style = "'" if NOT_TEXT.fullmatch(text.replace("_", "")) else style
+    if "\n" in text:
+        style = None if any(line.endswith((" ", "\t")) for line in text.splitlines()) else "|"
+    else:
+        style = "'" if NOT_TEXT.fullmatch(text.replace("_", "")) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

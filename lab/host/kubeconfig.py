@@ -43,12 +43,11 @@ def user_file() -> Path:
 def chosen_elsewhere() -> bool:
     """Whether another file of $KUBECONFIG sets the current context: kubectl takes it from the first that does."""
     others = [Path(name) for name in os.environ.get("KUBECONFIG", "").split(os.pathsep)[1:] if name]
-    contents = []
     for other in others:
-        with contextlib.suppress(OSError, yaml.YAMLError):
-            text = other.read_text(errors="replace")
-            contents.append(yaml.load(text, yaml.BaseLoader))  # noqa: S506  it makes only strings, lists and mappings
-    return any(isinstance(content, dict) and content.get("current-context") for content in contents)
+        with contextlib.suppress(OSError, KubeconfigError):
+            if parse(read(other), other).get("current-context"):
+                return True
+    return False
 
 
 def read(path: Path) -> str:

@@ -485,7 +485,8 @@ def test_d4_a_log_that_could_not_be_read_for_long_is_read_on_when_its_node_is_ba
         cut(connection)
     server.prints("digits-a", "three")
     wait(lambda: has("(cannot read the log of digits-a for now: "))
-    time.sleep(0.5)
+    tried = len(server.asked)
+    wait(lambda: len(server.asked) > tried + 10)  # longer than the patience of another attempt
     server.cut_off = False
     wait(lambda: has("three"))
     server.prints("digits-a", "four")
