@@ -3,7 +3,8 @@
     train.py --data mnist:s3://datasets/mnist --output s3://runs/mnist
 
 Every rank downloads the data into a folder of its own. Rank 0 downloads existing checkpoints and writes to a folder,
-from where a thread uploads each file as soon as it is whole; the rest is uploaded at the end. Address and
+from where a thread uploads each file as soon as it is whole; the rest is uploaded at the end. The ranks have met by
+then, so that one may take longer than others wait for it at the rendezvous. Address and
 credentials come from the environment alone (AWS_ENDPOINT_URL, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY; for gs://
 GOOGLE_APPLICATION_CREDENTIALS, or the node's own): in a pod, from a Secret.
 fsspec does the work: https://filesystem-spec.readthedocs.io.
@@ -40,8 +41,8 @@ class BucketError(OSError):
 class Mirror:
     """A local folder and an address with the same files; those still being written have names with a leading dot."""
 
-    def __init__(self, address: str, folder: Path) -> None:
-        self.address, self.folder = address.rstrip("/"), folder
+    def __init__(self, address: str, folder: Path, written: bool = False) -> None:
+        self.address, self.folder, self.written = address.rstrip("/"), folder, written
         self.uploaded: dict[str, Stamp] = {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, daemon=True)
@@ -56,9 +57,11 @@ class Mirror:
     def download(self, below: str = "") -> int:
         """Copy the address's files into the folder; return their number."""
         def copy() -> int:
-            self.files.ls(self.root.split("/")[0])  # reports a bucket that is missing or not ours as such
             start = f"{self.root}/{below}".rstrip("/")
             paths = [path for path in self.files.find(start) if not path.endswith("/")]
+            if not paths:
+                with contextlib.suppress(PermissionError):  # credentials for a part of the bucket may list that alone
+                    self.files.ls(self.root.split("/")[0])  # reports a bucket that is missing as such
             names = [path.removeprefix(f"{self.root}/") for path in paths]
             for name in names:  # all of them first: a key is any text
                 if name.startswith("/") or ".." in name.split("/"):
@@ -92,7 +95,9 @@ class Mirror:
         self._ask("written", copy)
 
     def end(self) -> None:
-        """Upload the rest."""
+        """Upload the rest, if the thread was started."""
+        if self.thread.ident is None:
+            return
         self.ended.set()
         self.thread.join()
         self.upload()
@@ -134,23 +139,33 @@ class Mirror:
             raise BucketError(f"{self.address} cannot be {what}: {reason}. Fix: check {needs}") from error
 
 
-def staged(run: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Run with folders instead of addresses; the exit status: the run's, 2 unreadable, 1 not all written."""
+def staged(run: Callable[[list[str], Callable[[], None] | None], int], arguments: list[str]) -> int:
+    """Run with folders instead of addresses; the exit status: the run's, 2 unreadable, 1 not all written.
+
+    `run` also gets what downloads the files into the folders, None if there are none; it may raise BucketError.
+    """
     if not any(ADDRESS.search(word) for word in arguments):
-        return run(arguments)
-    outputs: list[Mirror] = []
+        return run(arguments, None)
+    mirrors: list[Mirror] = []
     with tempfile.TemporaryDirectory(prefix="bucket-") as folder:
         try:
-            words = [localize(at, arguments, Path(folder, str(at)), outputs) for at in range(len(arguments))]
+            words = [localize(at, arguments, Path(folder, str(at)), mirrors) for at in range(len(arguments))]
         except BucketError as error:
             return refuse(error, 2)
-        for mirror in outputs:  # no earlier: a folder that goes after a refusal must not empty its address
-            mirror.thread.start()
+
+        def download() -> None:
+            for mirror in mirrors:
+                if not mirror.download("checkpoints" if mirror.written else "") and not mirror.written:
+                    raise BucketError(f"{mirror.address} has no files. Fix: upload the data")
+            for mirror in mirrors:  # no earlier: a folder that goes after a refusal must not empty its address
+                if mirror.written:
+                    mirror.thread.start()
+
         code = 1
         try:
-            code = run(words)
+            code = run(words, download)
         finally:
-            for mirror in outputs:
+            for mirror in mirrors:
                 try:
                     mirror.end()
                 except BucketError as error:
@@ -158,8 +173,8 @@ def staged(run: Callable[[list[str]], int], arguments: list[str]) -> int:
     return code
 
 
-def localize(at: int, arguments: list[str], folder: Path, outputs: list[Mirror]) -> str:
-    """One argument with the folder instead of its address; what rank 0 has to upload is added to `outputs`."""
+def localize(at: int, arguments: list[str], folder: Path, mirrors: list[Mirror]) -> str:
+    """One argument with the folder instead of its address, which is added to `mirrors` unless rank 0 alone needs it."""
     word = arguments[at]
     address = ADDRESS.search(word)
     if not address:
@@ -169,11 +184,7 @@ def localize(at: int, arguments: list[str], folder: Path, outputs: list[Mirror])
     is_output = any(word.startswith(f"{flag}=") or arguments[at - 1] == flag for flag in WRITTEN)
     if is_output and os.environ.get("RANK", "0") != "0":
         return local  # only rank 0 touches the output
-    mirror = Mirror(address.group(), folder)
-    if not mirror.download("checkpoints" if is_output else "") and not is_output:
-        raise BucketError(f"{mirror.address} has no files. Fix: upload the data")
-    if is_output:
-        outputs.append(mirror)
+    mirrors.append(Mirror(address.group(), folder, is_output))
     return local
 
 

@@ -16,7 +16,10 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+
+PREPARE_S = 3600  # for the slowest rank to get its files
 
 
 class WiringError(RuntimeError):
@@ -143,3 +146,10 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
         raise WiringError(f"rank {wiring.rank} of {wiring.world_size} could not meet the others at "
                           f"{wiring.master_addr}:{wiring.master_port} within {rendezvous_timeout} s: are all pods "
                           f"running, and is that address the master's? ({str(error).splitlines()[0]})") from error
+
+
+def prepare_together(prepare: Callable[[], None]) -> None:
+    """Prepare this rank and return when all are prepared; a rank that ends before ends the others' wait at once."""
+    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=PREPARE_S))
+    prepare()
+    dist.barrier(group)

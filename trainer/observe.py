@@ -47,13 +47,12 @@ CHECKSUMS = 4  # as in evidence.py
 WAIT_S = 10.0  # at its end, a rank waits as long for the others' last hash: they may still be saving
 GATHER_S = 10.0  # and rank 0 for the others' records, as the store may end with its process
 GATHERED = 64  # ranks: beyond, their records are in their own logs alone
-ATOMIC_BYTES = 4096  # as in log.py
 MOST_MODELS = 64
 PACE_S = 30.0  # where the time of the steps since then went, in a line
 TIMED = 40  # steps of each such time of which the exchange is timed: of long steps each, of short ones a few
 OUTPUT = os.dup(1)  # a script may send its own lines elsewhere, or close that file
 RANK_FLAG = re.compile(r"--?((local|global|node|machine)[-_])?rank(=.*)?")
-MAIN = "GANGPLANK_OBSERVED_PID"  # the rank's own process; what it starts is not a rank
+MAIN = "GANGPLANK_OBSERVED"  # torchrun's run and the rank's own process in it; what that starts is not a rank
 MONITORS = (4, 3)  # numbers of sys.monitoring's tools that Python reserves for no kind of tool
 HOOKS = "torch.distributed.algorithms.ddp_comm_hooks.default_hooks"
 COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_gather", "all_gather_into_tensor",
@@ -91,11 +90,11 @@ def careful(action: Callable[..., Any]) -> Callable[..., None]:
 
 
 def emit(line: str) -> None:
-    """One line where this process's standard output leads at first, whatever the script does to it."""
+    """One line where this process's standard output leads at first, whatever the script does to it.
+
+    A short line needs the lock too: a full pipe takes it in the middle of another rank's long one.
+    """
     raw = line.encode()
-    if len(raw) <= ATOMIC_BYTES:
-        os.write(OUTPUT, raw)
-        return
     with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
         fcntl.flock(turn, fcntl.LOCK_EX)
         while raw:
@@ -126,6 +125,11 @@ def joined(pieces: list[torch.Tensor]) -> torch.Tensor:
     if len({piece.device for piece in pieces}) > 1:
         pieces = [piece.cpu() for piece in pieces]
     return torch.cat(pieces).cpu()
+
+
+def reals(values: torch.Tensor) -> torch.Tensor:
+    """A vector [n] as it is, a complex one as its real and imaginary parts [2 n]."""
+    return torch.view_as_real(values).reshape(-1) if values.is_complex() else values
 
 
 def digest(values: torch.Tensor) -> str:
@@ -375,7 +379,7 @@ class Model:
             return
 
         def side(gradients: list[torch.Tensor | None]) -> torch.Tensor:
-            return joined([torch.zeros_like(self.pick(parameter)) if gradient is None else gradient
+            return joined([reals(torch.zeros_like(self.pick(parameter)) if gradient is None else gradient)
                            for parameter, gradient in zip(parameters, gradients, strict=True)]).double()
 
         before = side([self.own.get(index) for index in range(len(parameters))])
@@ -385,10 +389,10 @@ class Model:
         sums = torch.stack([before, after]) @ self.signs
         if not sums.isfinite().all():
             return  # a scaler of mixed precision tries again with a smaller scale
-        coarsest = max({p.dtype for p in parameters}, key=lambda dtype: torch.finfo(dtype).eps)
+        coarsest = max((torch.finfo(p.dtype) for p in parameters), key=lambda kind: kind.eps)  # a complex one's parts
         sums_before, sums_after = sums.tolist()
         self.note(before=digest(before), after=digest(after), elements=len(before), norm=float(before.abs().sum()),
-                  dtype=str(coarsest).removeprefix("torch."), sums_before=sums_before, sums_after=sums_after,
+                  dtype=coarsest.dtype, sums_before=sums_before, sums_after=sums_after,
                   by="DistributedDataParallel" if self.parallel else "hand", hooks=hooks)
 
     @careful
@@ -540,6 +544,7 @@ class Observer:
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
         self.watched = self.joining = False
+        self.launched = 0  # how often a launcher had processes of its own, when it was asked
         self.timing: list[Callable[[], None]] = []  # what ends the hooks of a step whose exchange is timed
         self.timed_at = math.inf  # when the next one will be
         self.ready = 0.0  # when DDP had the last gradient of a backward pass of such a step; 0 once that has ended
@@ -567,8 +572,10 @@ class Observer:
     def progress(self) -> tuple[int, int, int, int]:
         """What grows while a training goes forward."""
         models = list(self.models)
+        if self.chain is None and launches():
+            self.launched += 1  # what it has started trains
         exchanges = sum(model.exchanges + model.operations() for model in models)
-        return self.joining, self.steps, sum(self.counts.values()), exchanges
+        return self.joining, self.steps + self.launched, sum(self.counts.values()), exchanges
 
     def begin(self, rank: int, world_size: int, attempt: str) -> None:
         """Who takes part."""
@@ -818,12 +825,15 @@ class Observer:
         return [self.store.get(key).decode() if self.store.check([key]) else None for key in keys]
 
     def gather(self) -> None:
-        """Rank 0 prints the others' records too: a pod that ends after its own may be removed, and its log with it."""
+        """Rank 0 prints all records: a pod that ends after its own may be removed, and its log with it.
+
+        Its own are printed again too: a node keeps the newest part of a long log alone.
+        """
         rank, many = self.chain.rank, self.world_size > GATHERED
         if rank:
             self.store.set(f"lines/{rank}", "" if many else "".join(self.chain.lines))
             return
-        self.store.set("lines/0", "")
+        self.store.set("lines/0", "".join(self.chain.lines))
         for lines in self.read("lines", GATHER_S):
             for line in (lines or "").splitlines(keepends=True):
                 emit(line)
@@ -842,7 +852,7 @@ class Observer:
 
     def end(self) -> None:
         """The last records, if the script ended well."""
-        alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get(MAIN) == str(os.getpid())
+        alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and is_main()
         if not self.active or self.crashed() or not (self.chain or alone):
             return
         self.leaves()
@@ -998,6 +1008,23 @@ def watch_exit() -> None:
         monitoring.set_events(tool, monitoring.events.PY_UNWIND)
 
 
+def run_mark() -> str:
+    """What names torchrun's run; the same in each process that the rank starts, another in one that starts torchrun."""
+    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.environ.get('LOCAL_RANK', '')} "
+
+
+def is_main() -> bool:
+    """Whether this is the rank's own process."""
+    return os.environ.get(MAIN) == f"{run_mark()}{os.getpid()}"
+
+
+def launches() -> bool:
+    """Whether this process has started others, as what calls torchrun for the script does: those are the ranks."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return False
+    return any(children.read_text() for children in Path("/proc/self/task").glob("*/children"))
+
+
 def install(began: float) -> None:
     """Watch this process; `began` is when its thread's CPU began to work for that."""
     if not dist.is_available():
@@ -1038,9 +1065,10 @@ def install(began: float) -> None:
                             lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))]
 
     watch_exit()
-    os.environ.setdefault(MAIN, str(os.getpid()))
+    if not os.environ.get(MAIN, "").startswith(run_mark()):  # no process of this run's, but a launcher's, if any
+        os.environ[MAIN] = f"{run_mark()}{os.getpid()}"
     os.register_at_fork(after_in_child=OBSERVER.stand_down)
     atexit.register(OBSERVER.end)
     OBSERVER.seconds += time.thread_time() - began
-    if os.environ[MAIN] == str(os.getpid()) and int(os.environ["WORLD_SIZE"]) > 1:
+    if is_main() and int(os.environ["WORLD_SIZE"]) > 1:
         OBSERVER.watch()

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING
 import standstill
 import torch
 import torch.distributed as dist
-from bucket import staged
+from bucket import BucketError, staged
 from checkpoint import Buffer, CheckpointError, Saver, VolumeError, safetensors, write_file
 from config import Config, ConfigError, parse_args
 from data import DataError, load, shard
 from events import Events
 from evidence import CPU_SECONDS, SHORT, ParameterSample, parameter_hash
 from gradients import GradientWatch, mean_exchange_s
-from launch import Wiring, WiringError, choose_device, join, read_wiring
+from launch import Wiring, WiringError, choose_device, join, prepare_together, read_wiring
 from log import say, say_lines
 from model import Net, Trainee, learning_rate, make_optimizer
 from run import (
@@ -52,6 +52,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import get_total_norm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
 TIMELY = 0.75  # of a collective's time-out: a rank that stands still says where before the others give it up
@@ -366,8 +367,8 @@ def lost_peer(error: RuntimeError) -> bool:
         word in text for word in ("gloo", "nccl", "connection closed", "connection reset", "timed out"))
 
 
-def main(argv: list[str]) -> int:
-    """Read, refuse or run; every foreseen failure is one line on standard error."""
+def main(argv: list[str], download: Callable[[], None] | None = None) -> int:
+    """Read, refuse or run; every foreseen failure is one line on standard error. `download` brings the files first."""
     training = None
     try:
         config = parse_args(argv)
@@ -376,10 +377,12 @@ def main(argv: list[str]) -> int:
         torch.set_num_threads(config.threads)
         device = choose_device(wiring, config.backend, config.on_gpu)
         join(wiring, config.backend, config.rendezvous_timeout, config.collective_timeout)
+        if download:
+            prepare_together(download)
         training = Training(config, wiring, device)
         training.run()
         dist.destroy_process_group()
-    except (ConfigError, WiringError, DataError, CheckpointError, standstill.SecondsError) as error:
+    except (BucketError, ConfigError, WiringError, DataError, CheckpointError, standstill.SecondsError) as error:
         return refuse(error, 2)
     except StoppedError as error:
         return refuse(error, 128 + signal.SIGTERM)

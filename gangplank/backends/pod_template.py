@@ -236,9 +236,7 @@ def template(spec: JobSpec, role: str, container: str, restart: str = "OnFailure
         pod["imagePullSecrets"] = [{"name": name} for name in spec.pull_secrets]
     if spec.node_selector:
         pod["nodeSelector"] = dict(spec.node_selector)
-    meta: Json = {"labels": {**labels(spec), ROLE_LABEL: role}}
-    if spec.annotations:
-        meta["annotations"] = dict(spec.annotations)
+    meta: Json = {"labels": {**labels(spec), ROLE_LABEL: role}, "annotations": {**NO_MESH, **spec.annotations}}
     return {"metadata": meta, "spec": pod}
 
 

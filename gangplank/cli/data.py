@@ -34,8 +34,8 @@ def data(args: argparse.Namespace) -> int:
     remote = [source for source in args.sources if WEB.fullmatch(source) or BUCKET.fullmatch(source)]
     check(args.sources, remote, folder)
     sums = sums_of(args.sha256, args.sources)
-    kube = cluster_of(args, changes=True).patient(terminal.note)
     meter = Meter(claim)
+    kube = cluster_of(args, changes=True).patient(meter.note)
     with interrupted_by_term():
         place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, args.secret)
         local = () if remote else local_files([Path(source) for source in args.sources], meter.show)
@@ -58,8 +58,8 @@ def on_claim(args: argparse.Namespace, verb: str, claim: str, name: str) -> int:
         raise terminal.UsageError(str(Problem(claim, "a whole claim", "a file or a folder of it", fix)))
     if name and (wrong := problem(name)):
         raise terminal.UsageError(str(Problem(name, wrong, "a file or a folder of the claim", "write CLAIM:PATH")))
-    kube = cluster_of(args, changes=removes).patient(terminal.note)
     meter = Meter(claim)
+    kube = cluster_of(args, changes=removes).patient(meter.note)
     with interrupted_by_term():
         place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, ())
         order = bringing.Order(place, name)

@@ -41,7 +41,7 @@ def fetch(args: argparse.Namespace) -> int:
     name = str(job["metadata"]["name"])
     folder, meter = Path(args.output or name), Meter(name)
     with interrupted_by_term(), Landing(folder) as target:
-        result = fetching.fetch(kube.patient(terminal.note), job, args.path or "", target, meter.show)
+        result = fetching.fetch(kube.patient(meter.note), job, args.path or "", target, meter.show)
     meter.close()
     size = sum(file.size for file in result.new)
     brought = f"{len(result.new)} of them fetched now ({mib(size)})"
@@ -106,6 +106,11 @@ class Meter:
         elif time.monotonic() - self.last >= LINE_S:
             self.last = time.monotonic()
             terminal.note(text)
+
+    def note(self, text: str) -> None:
+        """Print what is waited for, in a line of its own."""
+        self.close()
+        terminal.note(text)
 
     def close(self) -> None:
         """End the line."""

@@ -19,12 +19,12 @@ from gangplank.cluster import logs
 from gangplank.cluster.client import CONFLICT, path
 from gangplank.cluster.data_pod import CONTAINER, PULL_S, Place, pod, work
 from gangplank.cluster.local_files import batches
-from gangplank.cluster.progress import waiting_reasons
 from gangplank.cluster.receive import is_named, named
+from gangplank.cluster.starting import Start
 from gangplank.errors import GangplankError, KubeError, Problem, shown
 from gangplank.k8s import quantity
 from gangplank.text import listed
-from gangplank.wait import late, polls
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     Say = Callable[[str, int, int], None]  # a phase, the bytes so far, all of them
 
 CLAIMS = ("v1", "PersistentVolumeClaim")
-START_S, POLL_S = 120, 0.3
+POLL_S = 0.3
 MOST_REQUEST = 900_000  # characters of a request, which lies in a ConfigMap with its program
 TRIES = 3  # without any progress
 READ_ONLY = "ReadOnlyMany"
@@ -276,8 +276,7 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
     """Follow the pod to its end; what its last line says."""
     meta = body["metadata"]
     where, title = path("v1", "Pod", meta["namespace"], meta["name"]), f"pod {meta['namespace']}/{meta['name']}"
-    started = False
-    live: Json = {}
+    started, start = False, Start(kube, "writes to the claim")
     for waited_s in polls(PULL_S, POLL_S):
         live = kube.get(where) or {"status": {"phase": "Failed", "reason": "it was removed"}}
         state = logs.state_of(live, CONTAINER)
@@ -288,14 +287,10 @@ def follow(kube: Kube, body: Json, say: Say) -> Json:
             for line in lines_of(kube, body, 1):
                 if "phase" in line:
                     say(str(line["phase"]), int(line["done"]), int(line["total"]))
-        elif waited_s > START_S:
-            break
-    if started:  # its time is over, as with DeadlineExceeded
-        got = f"no end within {PULL_S} s"
-        raise AgainError(str(Problem(title, got, "all of its work done", "try again: it continues")))
-    reason = listed(waiting_reasons([live]), 2) or str(live["status"].get("phase"))
-    fix = "free a place on the claim's node, then try again"
-    raise KubeError(late(f"{title}, which writes to the claim", reason, "its start", START_S, fix))
+        else:
+            start.check(live, waited_s)
+    got = f"no end within {PULL_S} s"  # its time is over, as with DeadlineExceeded
+    raise AgainError(str(Problem(title, got, "all of its work done", "try again: it continues")))
 
 
 def answer_of(kube: Kube, live: Json, title: str) -> Json:

@@ -15,6 +15,7 @@ import gangplank
 from gangplank.backends.pod_template import CONTAINER_SECURITY, GPU_TOLERATION, MANAGED_BY, NO_MESH, POD_SECURITY
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.reader import BUCKET_MEMORY, CLAIM, READER_LIMITS
+from gangplank.cluster.starting import IMAGE_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +29,8 @@ PROGRAM, REQUEST = "program.zip", "request.json"
 # What runs there, as a program of its own: https://docs.python.org/3/library/zipapp.html
 MODULES = ("errors.py", "cluster/contents.py", "cluster/landing.py", "cluster/origins.py", "cluster/receive.py")
 MAIN = "import sys\n\nfrom gangplank.cluster.receive import run\n\nsys.exit(run(sys.argv[1:]))\n"
-PUSH_S, PULL_S = 900, 6 * 3600  # then the kubelet ends the pod, should its command be gone
+# With the pull of its image; then the kubelet ends the pod, should its command be gone
+PUSH_S, PULL_S = IMAGE_S + 900, 6 * 3600
 # Small too: Volcano compares a pod's limits with what the quota leaves, from which the pod is already subtracted.
 PULL_LIMITS = {**READER_LIMITS, "memory": BUCKET_MEMORY}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from dataclasses import replace
@@ -13,6 +14,7 @@ from gangplank.cluster.client import path
 from gangplank.cluster.progress import nodes_by_uid, phase
 from gangplank.cluster.reader import READER, output_of, remove_ended
 from gangplank.cluster.reader import reader as pod_of
+from gangplank.cluster.starting import Start
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 from gangplank.proof.records import complete, records_of, select
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from gangplank.proof.records import Records
     from gangplank.spec import Json
 
-READER_S = 120  # for the reading pod: its image is on the node already
+READER_S = 120  # from the start of the reading pod
 POLL_S = 0.2
 SERVER_ERROR = 500  # and above: what the API server says of a log if the kubelet does not answer it
 
@@ -84,36 +86,31 @@ def read_claim(kube: Kube, pod: Json, world_size: int) -> Records:
     The log is read once, as it is written. It can be complete a second or two before the cluster reports the pod's end.
     """
     namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-    status: Json = {}
+    live: Json = {}
     records: Records = []
-    end = time.monotonic() + READER_S
+    start, end = Start(kube, "reads the claim"), math.inf
 
     def enough() -> bool:
         return time.monotonic() > end or complete(select(records), world_size)
 
     kube.create(pod, unique=True)
     try:
-        for _ in polls(READER_S, POLL_S):
+        for waited_s in polls(math.inf, POLL_S):
             live = kube.call("GET", path("v1", "Pod", namespace, name))
-            status = live.get("status", {})
-            ended = status.get("phase") in {"Succeeded", "Failed"}
+            ended = live["status"].get("phase") in {"Succeeded", "Failed"}
             ended = ended or "terminated" in logs.state_of(live, READER)  # beside a sidecar
             if ended or logs.runs(live, READER):
+                end = time.monotonic() + READER_S
                 for line in logs.if_any(logs.follow(kube, live, READER, enough=enough)):
                     records += records_of([line])
                 if ended or time.monotonic() <= end or complete(select(records), world_size):
                     return records
                 break
+            start.check(live, waited_s)
     finally:
         kube.delete(pod)
-    state, fix = f"{status.get('phase')} ({why(status)})", "free a place on the claim's node and try again"
-    raise KubeError(late(f"pod {namespace}/{name}, which reads the claim", state, "its end", READER_S, fix))
-
-
-def why(status: Json) -> str:
-    """Why a pod does not run, from its status."""
-    messages = [item.get("message", "") for item in status.get("conditions", []) if item.get("status") == "False"]
-    return next((message for message in messages if message), "no reason given")
+    fix = f"see whether its node {live['spec'].get('nodeName')} answers, then try again"
+    raise KubeError(late(f"pod {namespace}/{name}, which reads the claim", "no end", "its end", READER_S, fix))
 
 
 def reader(manifest: Json, suffix: str = "") -> Json | None:

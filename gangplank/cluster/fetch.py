@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 from gangplank.cluster import in_pod, landing
 from gangplank.cluster.client import path
 from gangplank.cluster.landing import File
-from gangplank.cluster.progress import waiting_reasons
 from gangplank.cluster.reader import DEADLINE_S, output_of, reader, remove_ended
+from gangplank.cluster.starting import START_S, Start
 from gangplank.errors import GangplankError, KubeError, Problem
-from gangplank.text import listed
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 WHAT = "fetch"  # in the pods' names
-START_S, POLL_S = 120, 0.3
+POLL_S = 0.3
 PIECE = 6 * 2**20  # bytes; 8 MiB in the log, and the kubelet's default limit is 10
 PIECES = 16  # of a pod
 COMMAND = 32 * 1024  # characters of a piece's names: all of a pod's must fit into the API server's 1.5 MB
@@ -204,7 +203,7 @@ def ended(kube: Kube, pod: Json, container: str) -> Json:
     meta = pod["metadata"]
     title, where = f"pod {meta['namespace']}/{meta['name']}", path("v1", "Pod", meta["namespace"], meta["name"])
     live: Json = {}
-    limit_s = float(START_S)
+    start, begun, limit_s = Start(kube, "reads the output"), False, START_S + DEADLINE_S
     for waited_s in polls(float("inf"), POLL_S):
         live = kube.get(where) or {"status": {"phase": "Failed", "reason": "it was removed"}}
         status = live["status"]
@@ -215,16 +214,13 @@ def ended(kube: Kube, pod: Json, container: str) -> Json:
         if status.get("phase") in {"Succeeded", "Failed"}:
             why = status.get("reason") or status.get("message") or "no reason"
             raise IncompleteError(str(Problem(title, f"its end ({why})", "all that it reads", "try again")))
-        if any("running" in state or "terminated" in state for state in states.values()):
-            limit_s = float(START_S + DEADLINE_S)  # the kubelet ends it before, if its node answers
-        if waited_s > limit_s:
+        begun = begun or any("running" in state or "terminated" in state for state in states.values())
+        if not begun:
+            start.check(live, waited_s)
+        elif waited_s > limit_s:  # the kubelet ends it before, if its node answers
             break
-    if limit_s > START_S:
-        fix = f"see whether its node {(live.get('spec') or {}).get('nodeName')} answers, then try again"
-        raise KubeError(late(title, "no end", "its end", limit_s, fix))
-    reason = listed(waiting_reasons([live]), 2) or str(live["status"].get("phase"))
-    fix = "free a place on the claim's node, then try again"
-    raise KubeError(late(f"{title}, which reads the output", reason, "its start", START_S, fix))
+    fix = f"see whether its node {live['spec'].get('nodeName')} answers, then try again"
+    raise KubeError(late(title, "no end", "its end", limit_s, fix))
 
 
 def read_lines(kube: Kube, pod: Json, container: str, end: Json) -> list[Json]:

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 THREADS = 8
 HELM_S = 20  # until it has said its version
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+# What adds nodes to a cluster, and an object of it, also where the provider runs it out of sight
+AUTOSCALERS = {
+    "Karpenter": f"{CRDS}/nodepools.karpenter.sh",
+    "the cluster autoscaler": "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",
+}
 # A pod of Pod Security's strictest level, as jobs have them; a dry run stores nothing.
 POD: Json = {
     "apiVersion": "v1",
@@ -94,6 +100,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
             "nodes": "/api/v1/nodes",
             "pods": "/api/v1/pods",
             "services": "/api/v1/services",
+            "namespaces": "/api/v1/namespaces",
             "endpoints": "/apis/discovery.k8s.io/v1/endpointslices",
             "slices": "/apis/resource.k8s.io/v1/resourceslices",
             "deployments": DEPLOYMENTS,
@@ -125,7 +132,9 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         ),
         ready_services=None if found["endpoints"] is None else frozenset(_ready(found["endpoints"])),
         services=None if found["services"] is None else frozenset(map(_place, found["services"])),
+        namespaces=found["namespaces"],
         nodes=found["nodes"],
+        autoscaler=next((name for name, where in AUTOSCALERS.items() if _exists(kube, where)), ""),
         pods=found["pods"],
         slices=found["slices"],
         pod_space=space,
@@ -160,7 +169,17 @@ def _items(kube: Kube, where: str) -> list[Json] | None:
 
 
 def _crd(kube: Kube, name: str) -> Json | None:
-    return kube.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    return kube.get(f"{CRDS}/{name}")
+
+
+def _exists(kube: Kube, where: str) -> bool:
+    """Whether an object exists, as far as this account may know."""
+    try:
+        return kube.get(where) is not None
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return False
 
 
 def _both(kind: str, items: list[Json] | None, other: str, others: list[Json] | None) -> list[Json] | None:

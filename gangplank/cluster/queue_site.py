@@ -33,7 +33,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.deployed import container_of, everywhere, flags_of, mounted, title
 from gangplank.errors import Problem, SpecError
 from gangplank.k8s.build import namespace
-from gangplank.scheduling.pod_rules import chosen
+from gangplank.k8s.selectors import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

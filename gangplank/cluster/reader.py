@@ -17,6 +17,7 @@ from gangplank.backends.pod_template import (
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import FORBIDDEN, path
 from gangplank.cluster.queues import queue_of
+from gangplank.cluster.starting import IMAGE_S
 from gangplank.errors import KubeError
 from gangplank.proof import expected
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 READER = "reader"  # its last container
 READER_LIMITS = {"cpu": "100m", "memory": "64Mi"}  # the teams' admission asks for it (conditions.py)
 BUCKET_MEMORY = "256Mi"  # for a client of a bucket
-DEADLINE_S = 900  # in seconds, then the kubelet ends the pod, should its command be gone
+DEADLINE_S = IMAGE_S + 900  # with the pull of its image; then the kubelet ends the pod, should its command be gone
 CLAIM = "persistentVolumeClaim"
 ACCESS = ("AWS_", "GOOGLE_", "GCS_", "FSSPEC_")  # variables by which a bucket is reached
 ANY = "[a-z]+"  # whatever a reader is for

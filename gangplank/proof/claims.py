@@ -39,7 +39,9 @@ class Expected:
     pods: Mapping[str, str] | None = None
     """The pods that a cluster has or had of the job: node by uid, '' where it was not asked for the node."""
     unsized: bool = False
-    """Whether the size of the world is what the evidence says, as nobody else was asked."""
+    """Whether the size of the world is what the evidence says, at least `world_size`, as nobody else was asked."""
+    replicas: int | None = None
+    """Pods of a job that does not say how many processes each of them starts."""
 
 
 MOST_NAMED = 6  # ranks or ids in one message
@@ -166,7 +168,7 @@ def more_than_one_rank(run: Run, expected: Expected) -> Judgement:
     if loners:  # an observed script
         problems.append(f"rank {listed(loners)} never joined a process group (the script does not call "
                         "init_process_group), so each trained alone")
-    if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size:
+    if begins and size > 1 and len(pods) == 1 and (expected.processes_per_pod or 1) < size and expected.replicas != 1:
         problems.append(f"all {len(begins)} ranks ran in one pod, which no job asked for")
     return judged(problems, f"{counted(len(begins), 'rank')} in {counted(len(pods), 'pod')}", proven=bool(begins))
 
@@ -219,19 +221,22 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
     nodes = sorted({begin.text("node") for begin in begins})
     source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
     if expected.unsized:
-        source += f"; that {size} are all, the evidence alone says. Fix: give --world-size"
+        fix = "give --world-size" if expected.replicas is None else "give the job's --nproc-per-node as a number"
+        source += f"; that {size} are all, the evidence alone says. Fix: {fix}"
     return judged(problems, f"0 to {size - 1}, each once, in {counted(len(pods), 'pod')} on {listed(nodes)}{source}")
 
 
 def other_clock(run: Run) -> str:
-    """Which rank's clock was furthest from the others' at the end of an epoch that all ranks have, and the fix.
+    """Which rank's clock was furthest from the others' after an exchange that all ranks have, and the fix.
 
-    All ranks end an epoch together: they exchange a mean in it. It is "" if the clocks agreed. Of two ranks, it is the
-    one that was behind.
+    All ranks end an epoch together: they exchange a mean in it. Of an observed script, they have an exchange of
+    gradients. It is "" if the clocks agreed. Of two ranks, it is the one that was behind.
     """
-    ends = {rank: {str(end.get("epoch")): end.number("time") for end in run.of("epoch", rank)} for rank in run.chains}
+    kind = "gradients" if run.observed else "epoch"
+    ends = {rank: {str((end.get("epoch"), end.get("step"))): end.number("time") for end in run.of(kind, rank)}
+            for rank in run.chains}  # fmt: skip
     common = set.intersection(*map(set, ends.values())) if ends else set()
-    each = [sorted((own[epoch], rank) for rank, own in ends.items()) for epoch in common]
+    each = [sorted((own[moment], rank) for rank, own in ends.items()) for moment in common]
     times = max(each, key=lambda one: one[-1][0] - one[0][0], default=[(0.0, 0)])
     (least, slow), (most, fast) = times[0], times[-1]
     if most - least <= CLOCK_TOLERANCE_S:

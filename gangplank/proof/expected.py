@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
 PER_GPU = {"auto", "gpu"}  # how torchrun is asked for a process per GPU; of a pod without one, the node has the number
+VARIABLE = re.compile(r"\$[({]?(\w+)[)}]?")  # in a shell's line, or of the container
+OTHER_LAUNCHERS = {"accelerate", "deepspeed"}  # which start as many processes as they like
 SHELLS = {"sh", "bash", "dash", "ash"}
 
 
@@ -54,19 +56,26 @@ def integer(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[0-9]+", text) else None
 
 
-def processes_of(pod: Json) -> int:
-    """How many processes torchrun starts in a pod, also from a shell; 1 where only the pod itself could say."""
+def processes_of(pod: Json) -> int | None:
+    """How many processes torchrun starts in a pod, also from a shell; None where only the pod itself could say.
+
+    One per GPU needs GPUs that are counted by name: not those of resource claims, nor a node's CPUs in their place.
+    """
     container = pod["spec"]["containers"][0]
     line = words(pod)
     if line and line[0].rsplit("/", 1)[-1] in SHELLS:
         line = re.sub("['\"]", "", " ".join(line)).split()
-    own, env = flag(line, "nproc-per-node"), environment(pod, container).get("PET_NPROC_PER_NODE")
-    if number := integer(own) or (integer(env) if own not in PER_GPU else None):
+    env = environment(pod, container)
+    own, default = flag(line, "nproc-per-node"), env.get("PET_NPROC_PER_NODE")
+    asked = default if own is None else env.get(variable[1], own) if (variable := VARIABLE.fullmatch(own)) else own
+    if number := integer(asked):
         return number
-    if own in PER_GPU or (env in PER_GPU and any(is_launcher((word,)) for word in line)):
+    if own is None and (default is None or not any(is_launcher((word,)) for word in line)):
+        return None if OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in line) else 1
+    if asked in PER_GPU:
         limits = amounts((container.get("resources") or {}).get("limits"))
-        return max(1, int(sum(amount.value for name, amount in limits.items() if name.endswith("/gpu"))))
-    return 1
+        return int(sum(amount.value for name, amount in limits.items() if name.endswith("/gpu"))) or None
+    return None
 
 
 def expected(manifest: Json) -> Expected:
@@ -75,11 +84,13 @@ def expected(manifest: Json) -> Expected:
     line = words(replicas[0]) if replicas else []
     processes = processes_of(replicas[0]) if replicas else 1
     batch = integer(flag(line, "batch-size"))
-    world_size = len(replicas) * processes
+    world_size = len(replicas) * (processes or 1)
     return Expected(
-        world_size=world_size,
+        world_size=world_size,  # at least, where a pod alone can say how many it starts
+        unsized=processes is None,
+        replicas=len(replicas) if processes is None else None,
         epochs=integer(flag(line, "epochs")),
-        global_batch=batch * (integer(flag(line, "accumulate")) or 1) * world_size if batch else None,
+        global_batch=batch * (integer(flag(line, "accumulate")) or 1) * world_size if batch and processes else None,
         job_uid=job_uid(manifest),
         processes_per_pod=processes,
     )
@@ -97,8 +108,4 @@ def job_uid(live: Json) -> str | None:
 
 def claimed(records: Records) -> Expected:
     """What evidence without its job is compared with: its own world, of as many ranks as the last start had."""
-    run = select(records)
-    begins = [run.last_begin(rank) for rank in run.chains if run.of("begin", rank)]
-    sizes = [integer(str(begin.get("world_size"))) or 1 for begin in begins]
-    size = max(sizes, default=1)
-    return Expected(size, processes_per_pod=None, unsized=True)
+    return Expected(select(records).world_size, processes_per_pod=None, unsized=True)

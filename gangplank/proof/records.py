@@ -185,6 +185,12 @@ class Run:
         return self.starts(rank)[-1]
 
     @property
+    def world_size(self) -> int:
+        """How many ranks the last start had, as they say themselves; at least 1."""
+        begins = [self.last_begin(rank) for rank in self.chains if self.of("begin", rank)]
+        return max([1, *(size for begin in begins if log_lines.count(size := begin.get("world_size")))])
+
+    @property
     def records(self) -> list[Record]:
         """All sound records."""
         return [*(r for chain in self.chains.values() for r in chain), *self.earlier, *self.abandoned]
@@ -339,8 +345,12 @@ def left_before(chains: Mapping[int, Sequence[Record]]) -> list[int]:
 
 
 def complete(run: Run, world_size: int) -> bool:
-    """Whether every rank's chain reaches from its beginning to its end; logs lack the records of earlier pods."""
-    return run.finals.keys() >= set(range(world_size)) and not run.gaps
+    """Whether every rank's chain reaches from its beginning to its end; logs lack the records of earlier pods.
+
+    A job may not say how many ranks it has: then they do.
+    """
+    size = max(world_size, run.world_size)  # as a record says, it may be any number
+    return not run.gaps and all(rank in run.finals for rank in range(size))
 
 
 def heads_at_resume(chain: Sequence[Record], gaps: list[str]) -> list[tuple[int, str]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
+from gangplank.k8s.selectors import chosen
 from gangplank.scheduling.demand import DEFAULT_SCHEDULER
-from gangplank.scheduling.rooms import Bar, matches
+from gangplank.scheduling.rooms import Bar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from gangplank.scheduling.demand import Demand, Part
     from gangplank.scheduling.snapshot import Snapshot
@@ -56,17 +57,3 @@ def concerns(term: Json, home: str, namespace: str, part: Part) -> bool:
     if selector is None and namespace not in (named or [home]):
         return False
     return any(chosen(term.get("labelSelector"), labels) for labels in part.labels or ({},))
-
-
-def chosen(selector: Mapping[str, Any] | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector chooses a pod; none chooses none, and an empty one chooses all.
-
-    >>> chosen({"matchLabels": {"app": "db"}}, {"app": "db"}), chosen({}, {}), chosen(None, {})
-    (True, True, False)
-    """
-    if selector is None:
-        return False
-    wanted = (selector.get("matchLabels") or {}).items()
-    return all(labels.get(key) == value for key, value in wanted) and matches(
-        selector.get("matchExpressions") or (), labels
-    )

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gangplank.k8s.conditions import has_condition
 from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
+from gangplank.k8s.selectors import matches
 from gangplank.scheduling.demand import claims_of
 from gangplank.scheduling.snapshot import host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from gangplank.scheduling.snapshot import Room
     from gangplank.spec import Json
@@ -79,25 +80,3 @@ def selected(selector: Json, node: Json) -> bool:
         if (expressions or own) and matches(expressions, labels) and matches(own, fields):
             return True
     return False
-
-
-def matches(expressions: Iterable[Json], labels: Mapping[str, str]) -> bool:
-    """Whether all expressions hold."""
-    return all(holds(one["operator"], labels.get(one["key"]), one.get("values") or []) for one in expressions)
-
-
-def holds(operator: str, value: str | None, values: list[str]) -> bool:
-    """Whether one expression holds for a label's value, None if there is no such label.
-
-    >>> holds("In", "ssd", ["ssd", "nvme"]), holds("NotIn", None, ["ssd"]), holds("Gt", "8", ["4"])
-    (True, True, True)
-    """
-    if operator in {"Exists", "DoesNotExist"}:
-        return (value is not None) == (operator == "Exists")
-    if operator in {"In", "NotIn"}:
-        return (value in values) == (operator == "In")
-    try:
-        left, right = int(value or ""), int(values[0])
-    except (ValueError, IndexError):
-        return False
-    return left > right if operator == "Gt" else left < right

@@ -15,6 +15,9 @@ CRDS = ("customresourcedefinitions.apiextensions.k8s.io", f"validatingwebhookcon
 MUTATING = f"mutatingwebhookconfigurations.{HOOKS}"
 PROTECTED = ("networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy")
 POLICIES = (f"validatingadmissionpolicies.{HOOKS}", f"validatingadmissionpolicybindings.{HOOKS}")
+# Of these, webhooks see only what their namespaceSelector chooses: of a namespace by its own labels
+NAMESPACED = {*RELEASE, *PROGRAM, *PROTECTED, "daemonsets.apps", "replicasets.apps", "jobs.batch", "pods",
+              "persistentvolumeclaims", "pytorchjobs.kubeflow.org"} - {*CLUSTER_WIDE}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
 from gangplank.site.storage import class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
+from gangplank.site.webhooks import labels_of, requests, sees
 from gangplank.text import counted, listed
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class Facts:
     webhooks: Sequence[Json] | None = None  # the configurations
     ready_services: frozenset[str] | None = None  # namespace/name of those with a ready endpoint
     services: frozenset[str] | None = None
+    namespaces: Sequence[Json] | None = None
     nodes: Sequence[Json] | None = None
+    autoscaler: str = ""  # what adds nodes, if it was seen
     pods: Sequence[Json] | None = None
     slices: Sequence[Json] | None = None  # devices that drivers publish for claims
     pod_space: str = "default"  # the namespace that a pod was tried in
@@ -233,24 +236,31 @@ def dns(facts: Facts, _: Wanted) -> Check:
 
 
 def webhooks(facts: Facts, wanted: Wanted) -> Check:
-    """Admission webhooks that nothing serves: every request that they match fails.
+    """Admission webhooks that nothing serves: every request that they match fails, if it is one of the site's.
 
     Whether one answers, only a request shows that it sees: those of pods see that of `pod_security`.
     """
     if facts.webhooks is None or facts.ready_services is None:
         return _unread("webhooks")
-    problems, ours = [], set(wanted.releases.values())
+    problems, harmless, ours = [], [], set(wanted.releases.values())
+    written = requests(wanted.releases)
+    names = {space for _, space in ours} | {item.namespace for item in _storage(wanted)}
+    spaces = None if facts.namespaces is None else labels_of(names, facts.namespaces)
     for item in facts.webhooks:
         for hook in item.get("webhooks") or []:
             service = hook.get("clientConfig", {}).get("service")
             place = f"{service['namespace']}/{service['name']}" if service else ""
-            silent = place and place not in facts.ready_services and hook.get("failurePolicy") != "Ignore"
-            if silent and release_of(item) not in ours:
-                fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
-                problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
+            if not place or place in facts.ready_services or release_of(item) in ours:
+                continue
+            if hook.get("failurePolicy") == "Ignore" or not sees(hook, written, spaces):
+                harmless.append(hook["name"])
+                continue
+            fix = f"repair {place}, or remove {item['kind']} {item['metadata']['name']}"
+            problems.append(Problem(f"webhook {hook['name']}", f"no ready endpoint of {place}", "one", fix))
     hooks = [hook for item in facts.webhooks for hook in item.get("webhooks") or []]
     outside = sorted(hook["name"] for hook in hooks if hook.get("clientConfig", {}).get("url"))
-    text = f"{len(hooks) - len(outside)} in the cluster, all with an endpoint; only those that see pods were asked"
+    but = f" but {listed(sorted(harmless))}, which do not stop the site" if harmless else ""
+    text = f"{len(hooks) - len(outside)} in the cluster, all with an endpoint{but}; only those that see pods were asked"
     if outside:
         text += f"; not checked, as they are at a URL: {listed(outside)}"
     return Check("webhooks", text, tuple(problems), starting=True)
@@ -317,9 +327,12 @@ def room(facts: Facts, wanted: Wanted) -> Check:
     text = f"{counted(len(nodes), 'schedulable node')}; free: {_amounts(free)}"
     short = [name for name, amount in amounts.items() if amount and free[name] < amount]
     if short:
-        fix = "add a node, or remove pods"
         if kept_out:
             text += f"; with taints: {listed([f'{name} ({taints})' for name, taints in kept_out.items()])}"
+        if facts.autoscaler:
+            return Check("room", f"{text}; for {_amounts(amounts)}, {facts.autoscaler} has to add a node")
+        fix = "add a node, or remove pods"
+        if kept_out:
             inputs = listed([TOLERATED_IN[name] for name in placed])
             fix += f", or remove the taint of a node, or tolerate it in {inputs}"
         problem = Problem("room", text, f"room for {_amounts(amounts)}", fix)

@@ -173,17 +173,21 @@ def test_half_of_somebody_elses_volcano_is_refused(lab: Lab, theirs: str) -> Non
 
 
 def test_a_webhook_that_does_not_answer_is_refused(lab: Lab, theirs: str) -> None:
+    rule = {"apiGroups": ["apiextensions.k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
+            "resources": ["customresourcedefinitions"]}  # fmt: skip
     hook = {"name": "a.example.org", "clientConfig": {"service": {"namespace": theirs, "name": "nobody"}},
-            "rules": [{"apiGroups": ["example.org"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*"]}],
+            "rules": [rule],
             "sideEffects": "None", "admissionReviewVersions": ["v1"]}  # fmt: skip
+    others = {**hook, "name": "b.example.org", "rules": [{**rule, "apiGroups": ["example.org"]}]}
     kind = "ValidatingWebhookConfiguration"
     item = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": SPACE},
-            "webhooks": [hook]}  # fmt: skip
+            "webhooks": [hook, others]}  # fmt: skip
     try:
         lab.kubectl("apply", "-f", "-", stdin=json.dumps(item))
         said = site(lab, ADMIN)
         assert f"webhook a.example.org: got no ready endpoint of {theirs}/nobody" in said
         assert f"remove {kind} {SPACE}" in said
+        assert "b.example.org" not in said, "the site writes nothing that it sees"
     finally:
         lab.kubectl("delete", kind.lower(), SPACE, "--ignore-not-found")
 

@@ -308,6 +308,39 @@ def test_data_comes_from_a_bucket(root: Root, store: Store) -> None:
     assert rank.event("end")["samples"] == 64
 
 
+def test_a_bucket_may_take_longer_than_ranks_wait_for_each_other(root: Root, store: Store) -> None:
+    """Before, the ranks met after rank 0 had its checkpoints: the others had left by then."""
+    at = root.store()
+    os.kill(store.process.pid, signal.SIGSTOP)
+    try:
+        running = root.start([0, 1], 2, *FLAGS, "--output", store.at("runs/slow"), "--rendezvous-timeout", "5",
+                             "--collective-timeout", "5", port=at["port"], env=store.env)
+        assert not running.until(lambda: running.ended(0) or running.ended(1), 15), running.text(0) + running.text(1)
+        os.kill(store.process.pid, signal.SIGCONT)
+        ranks = running.wait()
+    finally:
+        os.kill(store.process.pid, signal.SIGCONT)
+        root.close_store(at)
+    assert [rank.code for rank in ranks] == [0, 0], ranks[0].text
+
+
+def test_a_rank_without_its_files_ends_the_others_wait(root: Root, store: Store) -> None:
+    at = root.store()
+    data = f"mnist:{store.at('datasets/unreadable')}"
+    put_idx(store, "datasets/unreadable/train", 64)
+    put_idx(store, "datasets/unreadable/t10k", 16)
+    try:
+        first = root.start([0], 2, *FLAGS, "--data", data, port=at["port"], env=store.env)
+        second = root.start([1], 2, *FLAGS, "--data", data, port=at["port"],
+                            env={**store.env, **store.unusable[0][0]})
+        ranks = [*first.wait(), *second.wait()]
+    finally:
+        root.close_store(at)
+    assert [rank.code for rank in ranks] == [1, 2], ranks[0].text
+    assert "lost the others" in ranks[0].text
+    assert "cannot be read" in refusal(ranks[1])
+
+
 @pytest.mark.parametrize(("flag", "place", "message"), [
     ("--output", "{}://none/a", "{}://none/a cannot be read: no such bucket"),
     ("--data", "mnist:{}://datasets/empty", "{}://datasets/empty has no files"),

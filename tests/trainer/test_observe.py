@@ -8,6 +8,7 @@ import operator
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +35,8 @@ def run(root: Root, kind: str, world_size: int = 3, env: dict[str, str] | None =
 
 
 def records_of(ranks: list[Rank]) -> Records:
-    """The evidence in their logs."""
-    return read_records("\n".join(rank.text for rank in ranks))
+    """The evidence in their logs, each record once: rank 0 prints its own again."""
+    return [*{record["hash"]: record for record in read_records("\n".join(rank.text for rank in ranks))}.values()]
 
 
 def judge(ranks: list[Rank], world_size: int = 3) -> Verdict:
@@ -58,13 +59,15 @@ def own_words(rank: Rank) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["ddp", "accumulate", "metrics", "hand", "hand-clip", "sum", "loader", "hand-flat",
                                   "hand-async", "hand-scatter", "hand-coalesced", "hand-mixed", "hand-kept", "mesh",
-                                  "redirected", "checkpointed", "join"])
+                                  "redirected", "checkpointed", "join", "complex", "hand-complex"])
 def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> None:
     ranks = run(root, kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
     verdict = judge(ranks)
     assert verdict.word == "PROVEN", verdict.text() + ranks[0].text
     assert judge(ranks[:1]).word == "PROVEN"  # the log of rank 0 has the records of all
+    newest = ranks[0].text.partition('"kind":"end"')[2]  # as of a log that was too long for its node
+    assert judge([replace(ranks[0], text=newest)]).word == "PROVEN"
     assert {claim.name for claim in verdict.claims if claim.passed is None} == NEVER_CLAIMED
     assert all(claim.detail.startswith("not claimed: ") for claim in verdict.claims if claim.passed is None)
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
@@ -276,6 +279,25 @@ def test_ranks_that_torchrun_starts_are_proven(
     assert verdict.word == "PROVEN", verdict.text()
     ends = [end for end in records if end["kind"] == "end"]
     assert {end["rank"] for end in ends if end.number("evidence_seconds") > 0} == {0, 1}
+
+
+def test_a_program_that_starts_torchrun_is_no_rank_and_its_ranks_are_observed(root: Root) -> None:
+    """They never join, so each is alone; what started them waits for them, and does not stand still."""
+    folder = root.new()
+    line = ["python3", "-m", "torch.distributed.run", *(word.format(root.free_port()) for word in STATIC),
+            "--nproc-per-node=2", "/tests/inside/own.py", "alone"]
+    (root.host(folder) / "launch.py").write_text(
+        f"import subprocess\nimport torch\nsubprocess.run({line!r}, check=True)\n"
+        "other = subprocess.Popen(['sleep', '8'])\nother.wait()\n")
+    env = {**ON, "GANGPLANK_POD_UID": "uid-0", "GANGPLANK_JOB_UID": "job-1", "GANGPLANK_STUCK_S": "2",
+           "RANK": "0", "WORLD_SIZE": "2"}
+    del env["TORCHELASTIC_USE_AGENT_STORE"]
+    done = subprocess.run(root.command(["python3", f"{folder}/launch.py"], env), capture_output=True, text=True,
+                          check=False, timeout=400)
+    assert done.returncode == 0, done.stderr
+    begins = [record for record in read_records(done.stdout) if record["kind"] == "begin"]
+    assert [(begin["joined"], begin["script"]) for begin in begins] == [(False, "own.py")] * 2
+    assert "launch.py" not in done.stdout
 
 
 @pytest.mark.parametrize("launcher", [[], ["/opt/gangplank/trainer/torchrun.py", *STATIC]], ids=["one", "forked"])

@@ -101,11 +101,15 @@ def test_an_object_that_does_not_go(api: Api, pauses: list[float]) -> None:
 def test_a_pod_that_does_not_print(api: Api, pauses: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     where = path("v1", "Pod", "default", "a")
     monkeypatch.setattr(Kube, "create", lambda _, pod, **_more: api.objects.update({where: pod}))
+    monkeypatch.setattr(evidence, "POLL_S", 5)
     api.logs = {f"{where}/log": b""}
-    status = {"phase": "Pending", "conditions": [{"status": "False", "message": "0/2 nodes are available"}]}
-    pod = {**POD, "status": status}
-    expected = "got Pending (0/2 nodes are available), expected its end within 120 s. Fix: free a place"
+    unplaced = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}
+    spec = {"containers": [{"image": "img"}]}
+    pod = {**POD, "spec": spec, "status": {"phase": "Pending", "conditions": [unplaced]}}
+    expected = "got a: not scheduled: 0/2 nodes are available, expected its start within 120 s. Fix: free a place"
     late(expected, lambda: evidence.read_claim(Kube(), pod, 3))
+    pulls = {**POD, "spec": {**spec, "nodeName": "node-1"}, "status": {"phase": "Pending"}}
+    late("got Pending on node node-1, expected its start within 900 s", lambda: evidence.read_claim(Kube(), pulls, 3))
     assert where not in api.objects, "it is removed all the same"
     assert evidence.POLL_S in pauses
 

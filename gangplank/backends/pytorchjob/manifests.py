@@ -27,7 +27,6 @@ def replica_spec(spec: JobSpec, role: str, replicas: int) -> Json:
     if spec.priority:
         pod["priorityClassName"] = spec.priority  # the operator would set it on the PodGroup alone
     template["metadata"]["labels"][JOB_NAME] = spec.name
-    template["metadata"]["annotations"] = {**pod_template.NO_MESH, **template["metadata"].get("annotations", {})}
     policy = own.restart_policy or ("OnFailure" if spec.max_retries else "Never")
     return {"replicas": replicas, "restartPolicy": policy, "template": template}
 

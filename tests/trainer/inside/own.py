@@ -99,9 +99,22 @@ if kind == "hinders-own":  # the same for what it needs at an operation of the s
 def network() -> nn.Module:
     """The same first weights on every rank; dropout makes the script draw random numbers."""
     torch.manual_seed(1)
+    if kind.endswith("complex"):
+        return Turned()
     net = nn.Sequential(nn.Linear(8, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.1), nn.Linear(33, 1))
     torch.manual_seed(2 + rank)
     return net
+
+
+class Turned(nn.Module):
+    """A network with complex weights, whose gradients are mostly imaginary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(8, 1, dtype=torch.complex64)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.net(inputs.to(torch.complex64)).imag
 
 
 class Checkpointed(nn.Module):
@@ -186,7 +199,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
                 "alone-first", "two-alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero",
-                "wrapped-again", "join", "join-uneven"}:
+                "wrapped-again", "join", "join-uneven", "complex"}:
         small = 1e-4 if kind == "checkpointed" else None  # several buckets
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
                                         bucket_cap_mb=small)

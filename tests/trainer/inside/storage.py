@@ -16,6 +16,11 @@ import bucket
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 
+def refuses(*_: object) -> None:
+    """What a store says of a place that is not for these credentials."""
+    raise PermissionError(errno.EACCES, "Access Denied")
+
+
 def keys(*names: str) -> dict[str, object]:
     """Download a bucket with such keys; what was written where, and the refusal."""
     files = MemoryFileSystem()
@@ -27,9 +32,11 @@ def keys(*names: str) -> dict[str, object]:
     mirror = bucket.Mirror("memory://runs", top / "in")
     mirror.root = "/runs"
     mirror.files.find = lambda start: [path for path in files.store if path.startswith(start)]
+    mirror.files.ls = refuses  # credentials for a part of the bucket
     refusal = ""
     try:
         mirror.download()
+        assert mirror.download("none") == 0
     except bucket.BucketError as error:
         refusal = str(error)
     written = sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())

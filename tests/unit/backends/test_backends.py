@@ -119,12 +119,16 @@ def test_every_replica_says_who_and_where_it_is(backend: str) -> None:
         assert pod["metadata"]["labels"][pod_template.JOB_LABEL] == "digits"
 
 
-def test_the_operators_pods_are_selected_as_guides_do_and_have_no_mesh_sidecar() -> None:
-    job = {"name": "a", "image": "b", "script": "/s.py", "backend": "pytorchjob"}
-    objects = BACKENDS["pytorchjob"].objects(BACKENDS["pytorchjob"].manifests(parse_job(job))[-1])
-    pods = [item["metadata"] for item in objects if item["kind"] == "Pod"]
-    assert {pod["labels"]["job-name"] for pod in pods} == {"a"}
-    assert {pod["annotations"]["sidecar.istio.io/inject"] for pod in pods} == {"false"}
+def test_the_operators_pods_are_selected_as_guides_do() -> None:
+    assert {pod["metadata"]["labels"]["job-name"] for pod in pods("pytorchjob")} == {"digits"}
+
+
+@pytest.mark.parametrize(("own", "value"), [({}, "false"), ({"sidecar.istio.io/inject": "true"}, "true")])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pods_have_no_mesh_sidecar_unless_the_job_asks_for_one(backend: str, own: Json, value: str) -> None:
+    """It outlives the trainer, so that the pod would never complete."""
+    for pod in pods(backend, annotations=own):
+        assert pod["metadata"]["annotations"]["sidecar.istio.io/inject"] == value
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

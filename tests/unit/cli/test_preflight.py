@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gangplank.cli import main
+from gangplank.cluster.preflight import AUTOSCALERS
 from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import ROLE_CLASSES, TOLERATED_IN, VARIABLES, wanted_of
@@ -117,6 +118,19 @@ def test_a_driver_that_the_cluster_lacks_is_refused(
     assert problem["expected"] == "a CSI driver of the cluster, which has x.csi"
     bare.objects["/apis/storage.k8s.io/v1/csidrivers/nfs"] = {"metadata": {"name": NFS["provisioner"]}}
     assert preflight(capsys, "--site", place)["class"]["problems"] == []
+
+
+@pytest.mark.parametrize("name", AUTOSCALERS)
+def test_what_adds_nodes_is_seen_by_an_object_of_it(bare: Api, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    bare.objects |= {f"/api/v1/{kind}": {"items": []} for kind in ("nodes", "pods")}
+    for seen in (False, True):
+        if seen:
+            bare.objects[AUTOSCALERS[name]] = {"metadata": {"name": "a"}}
+        check = preflight(capsys)["room"]
+        assert len(check["problems"]) == (not seen)
+        assert check["finding"].endswith(f"{name} has to add a node") == seen
+    bare.unreadable = {AUTOSCALERS[name]}
+    assert len(preflight(capsys)["room"]["problems"]) == 1
 
 
 DEAD = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "u", "user": {}}],

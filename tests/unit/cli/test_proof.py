@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import tracemalloc
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,8 @@ from gangplank.cluster.reader import READER_LIMITS
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from gangplank.proof.claims import CLAIMS
-from gangplank.proof.records import FORMAT
+from gangplank.proof.records import FORMAT, complete, select
+from gangplank.proof.verdict import prove
 from tests.unit.cli import test_jobs
 from tests.unit.proof.test_claims import World, interrupted, where
 
@@ -318,11 +320,15 @@ RUN = ["torchrun", "--nnodes=3", "a.py"]
     (None, "auto", 1),  # trainer/start.py takes it for 1
     (["bash", "-c", "cd /app && exec torchrun --nproc_per_node='2' a.py"], None, 2),
     (["/bin/sh", "-c", "torchrun \\\n  --nproc-per-node 2 \\\n  a.py"], None, 2),
-    (["sh", "-c", "torchrun --nproc_per_node=$N a.py"], "2", 2),
+    (["sh", "-c", "torchrun --nproc_per_node=$N a.py"], "2", None),  # only the pod can say
+    (["sh", "-c", "torchrun --nproc_per_node=${PET_NPROC_PER_NODE} a.py"], "2", 2),
+    (["torchrun", "--nproc-per-node=cpu", "a.py"], "2", None),
+    (RUN, "cpu", None),
+    (["accelerate", "launch", "a.py"], None, None),
     (["sh", "-c", "torchrun a.py"], "auto", 4),
 ])
 def test_processes_of_a_pod_are_those_that_torchrun_starts(
-    command: list[str] | None, nproc: str | None, processes: int
+    command: list[str] | None, nproc: str | None, processes: int | None
 ) -> None:
     limits = {"nvidia.com/gpu": 4, "cpu": "8"}
     container: Json = {"name": "pytorch", "image": "img", "resources": {"limits": limits}}
@@ -332,7 +338,25 @@ def test_processes_of_a_pod_are_those_that_torchrun_starts(
     spec |= {"nprocPerNode": nproc} if nproc else {}
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a", "namespace": "b"}}
     facts = expected.expected({**job, "spec": spec})
-    assert (facts.world_size, facts.processes_per_pod) == (3 * processes, processes)
+    assert (facts.world_size, facts.processes_per_pod) == (3 * (processes or 1), processes)
+    assert (facts.unsized, facts.replicas) == ((False, None) if processes else (True, 3))
+
+
+@pytest.mark.parametrize("resources", [
+    {"limits": {"cpu": "8"}}, {"claims": [{"name": "gpus"}]}, {"limits": {"nvidia.com/mig-1g.10gb": 2}}])
+def test_a_process_per_gpu_of_gpus_that_have_no_number_is_as_many_as_the_evidence_shows(resources: Json) -> None:
+    container: Json = {"name": "pytorch", "image": "img", "command": ["torchrun", "--nproc-per-node=auto", "a.py"],
+                       "resources": resources}  # fmt: skip
+    replicas = {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+    facts = expected.expected({
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a", "namespace": "b"},
+        "spec": {"pytorchReplicaSpecs": {"Master": replicas}}})  # fmt: skip
+    records = World(3, change=where("begin", pod_uid="uid-0")).train()
+    asked = replace(facts, job_uid=None)
+    verdict = prove(records, asked)
+    assert verdict.word == "PROVEN", verdict.text()
+    assert not complete(select(record for record in records if record["rank"] < 1), facts.world_size)
+    assert prove([record for record in records if record["rank"] != 2], asked).word == "NOT PROVEN"
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))

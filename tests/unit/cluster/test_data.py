@@ -20,7 +20,7 @@ import pytest
 
 from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.cli.data import sums_of
-from gangplank.cluster import data, data_pod, local_files, receive
+from gangplank.cluster import data, data_pod, local_files, receive, starting
 from gangplank.cluster.data_pod import MOUNT, WORK, Place
 from gangplank.cluster.local_files import local_files as read_files
 from gangplank.errors import GangplankError, KubeError, Unreadable
@@ -225,7 +225,8 @@ def test_a_pod_beside_whose_container_a_sidecar_runs_on_has_ended(cluster: Any, 
 
 def test_a_pod_that_does_not_start_ends_the_command_with_its_reason(
         cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(data, "START_S", 0)
+    monkeypatch.setattr(starting, "START_S", 0)
+    monkeypatch.setattr(starting, "LOOK_S", 0)
     waiting = {"reason": "ErrImagePull", "message": "nowhere/image:1: not found"}
     cluster.run = lambda pod: pod.update(status={"phase": "Pending", "containerStatuses": [
         {"name": "data", "state": {"waiting": waiting}}]})

@@ -19,10 +19,11 @@ import pytest
 
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import LOST_NODE
-from gangplank.cluster import fetch, in_pod, landing, reader
+from gangplank.cluster import fetch, in_pod, landing, reader, starting
 from gangplank.cluster.landing import PARTS, File, Landing
 from gangplank.errors import GangplankError, KubeError, Unreadable
 from gangplank.jobs.parse import parse_job
+from gangplank.k8s.nodes import UNREACHABLE
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
@@ -157,17 +158,20 @@ def test_a_lost_pod_is_replaced_and_one_that_is_lost_each_time_is_not(pods: Pods
     assert len(pods.commands) == fetch.TRIES
 
 
-@pytest.mark.parametrize(("state", "expected"), [("running", "a: got no end, expected its end"), ("waiting", "start")])
+@pytest.mark.parametrize(
+    ("state", "expected"), [("running", "a: got no end, expected its end"), ("waiting", "does not answer .*its start")])
 def test_a_pod_on_a_node_that_is_lost_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch, state: str, expected: str
 ) -> None:
     """The API server shows it as it was, for as long as the node does not answer."""
-    monkeypatch.setattr(fetch, "START_S", 0)
+    for module, name in ((fetch, "START_S"), (starting, "START_S"), (starting, "LOOK_S")):
+        monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(fetch, "DEADLINE_S", 0.5)
     monkeypatch.setattr(fetch, "polls", lambda limit_s, _: polls(min(limit_s, 10), 0.01))
     status = {"phase": "Running", "containerStatuses": [{"name": "reader", "state": {state: {}}}]}
-    pod = {"metadata": {"namespace": "default", "name": "a"}, "spec": {"nodeName": "node-1"}, "status": status}
-    kube: Any = SimpleNamespace(get=lambda _: pod)
+    spec = {"nodeName": "node-1", "containers": [{"image": "img"}], "taints": [{"key": UNREACHABLE}]}
+    pod = {"metadata": {"namespace": "default", "name": "a", "uid": "u"}, "spec": spec, "status": status}
+    kube: Any = SimpleNamespace(get=lambda _: pod, call=lambda *_, **__: {"items": []})
     started = time.monotonic()
     with pytest.raises(KubeError, match=expected):
         fetch.ended(kube, pod, "reader")

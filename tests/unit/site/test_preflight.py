@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gangplank.site.components import COMPONENTS
+from gangplank.site.components import COMPONENTS, NAMESPACED
 from gangplank.site.preflight import Facts, Wanted, checks
 from gangplank.site.storage import releases
 from tests.support.storage import LOCAL, NFS, installed, live_class
@@ -49,9 +49,10 @@ def node(**more: Any) -> dict[str, Any]:
 DEFAULT = {"metadata": {"name": "a", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
 GOOD = Facts(version="v1.34.4", programs={"helm": "/bin/helm", "kubectl": None}, classes=[DEFAULT], crds=[],
              workloads=[], webhooks=[], ready_services=frozenset({"kube-system/kube-dns"}),
-             services=frozenset({"kube-system/kube-dns"}), nodes=[node()], pods=[])  # fmt: skip
+             services=frozenset({"kube-system/kube-dns"}), namespaces=[], nodes=[node()], pods=[])  # fmt: skip
 VOLCANO = ("docker.io/volcanosh/vc-scheduler:v1", "volcanosh/vc-controller-manager@sha256:12", "x/vc-webhook-manager")
-HOOK = {"name": "a.example.org", "clientConfig": {"service": {"namespace": "n", "name": "s"}}}
+HOOK = {"name": "a.example.org", "clientConfig": {"service": {"namespace": "n", "name": "s"}},
+        "rules": [{"apiGroups": ["*"], "resources": ["*/*"], "operations": ["*"]}]}  # fmt: skip
 PLUGIN, NVIDIA = "nvcr.io/nvidia/k8s-device-plugin:v1", "nvcr.io/nvidia/k8s-dra-driver-gpu:v25.8.0"
 TAINT = {"taints": [{"key": "a", "effect": "NoSchedule"}]}
 
@@ -179,6 +180,17 @@ def test_a_pod_takes_all_that_the_scheduler_reserves_for_it(spec: dict[str, Any]
     assert "room: got 1 schedulable node; free: 109 pods, cpu 2.0, memory 96Mi" in problem
 
 
+@pytest.mark.parametrize("nodes", [[], [node(spec=TAINT)]])
+def test_a_cluster_whose_nodes_come_by_themselves_is_not_refused_for_want_of_one(nodes: list[dict[str, Any]]) -> None:
+    assert "room: got 0 schedulable nodes" in problems(replace(GOOD, nodes=nodes))[0]
+    facts = replace(GOOD, nodes=nodes, autoscaler="Karpenter")
+    assert problems(facts) == []
+    (check,) = (check for check in checks(facts, WANTED) if check.name == "room")
+    assert check.finding.startswith("0 schedulable nodes; free: 0 pods")
+    assert check.finding.endswith("; for 5 pods, cpu 0.0, memory 0Mi, Karpenter has to add a node")
+    assert "has to" not in str([check.finding for check in checks(replace(GOOD, autoscaler="Karpenter"), WANTED)])
+
+
 def gpu_node(**resources: str) -> dict[str, Any]:
     """A node with the label of GPU nodes, and resources."""
     labels = {"nvidia.com/gpu.present": "true"}
@@ -223,6 +235,66 @@ def test_a_node_that_publishes_nothing_for_claims_has_no_devices(published: Any,
     facts = replace(GOOD, nodes=[gpu_node()], workloads=[program(NVIDIA)], slices=published)
     assert len(problems(facts, replace(WANTED, by_claim=True))) == count
     assert problems(facts) == []  # a site with a device plugin, which does not run here
+
+
+def rule(*resources: str, group: str = "", operation: str = "*") -> dict[str, Any]:
+    """A rule of a webhook."""
+    return {"rules": [{"apiGroups": [group], "resources": [*resources], "operations": [operation]}]}
+
+
+def selects(operator: str, key: str, *values: str, by: str = "namespaceSelector") -> dict[str, Any]:
+    """A selector with one expression."""
+    return {by: {"matchExpressions": [{"key": key, "operator": operator, "values": [*values]}]}}
+
+
+SPACE = {"metadata": {"name": "volcano-system", "labels": {"istio-injection": "enabled"}}}
+PODS, NAME = rule("pods", operation="CREATE"), "kubernetes.io/metadata.name"
+
+
+@pytest.mark.parametrize(
+    ("hook", "stops"),
+    [
+        ({}, True),
+        ({"rules": None}, False),
+        (rule("certificates", "certificaterequests/status", group="cert-manager.io"), False),
+        (rule("jobs", group="batch.volcano.sh"), True),  # of which the release makes one
+        (rule("pytorchjobs", group="kubeflow.org"), False),  # a component that the site does not have
+        (rule("deployments", group="apps", operation="DELETE"), True),
+        (rule("deployments", group="apps", operation="CONNECT"), False),
+        (rule("deployments", group="*"), True),
+        (rule("deployments/scale", group="apps"), False),
+        (PODS, True),  # controllers create them
+        (PODS | {"matchConditions": [{"name": "a", "expression": "false"}]}, True),
+        (PODS | {"namespaceSelector": {"matchLabels": {"istio-injection": "enabled"}}}, False),
+        (PODS | selects("NotIn", NAME, "kube-system"), True),
+        (PODS | selects("In", NAME, "theirs"), False),
+        (PODS | selects("In", NAME, "theirs", "local-path-storage"), True),
+        (rule("clusterroles", group="rbac.authorization.k8s.io") | selects("In", NAME, "theirs"), True),
+        (PODS | selects("In", "sidecar.istio.io/inject", "true", by="objectSelector"), False),
+        (PODS | selects("NotIn", "sidecar.istio.io/inject", "false", by="objectSelector"), True),
+    ],
+)
+def test_a_webhook_that_nothing_serves_stops_a_site_only_if_it_sees_what_that_writes(
+    hook: dict[str, Any], stops: bool
+) -> None:
+    facts = replace(GOOD, webhooks=[named("a", kind="V", webhooks=[{**HOOK, **hook}])])
+    (check,) = (check for check in checks(facts, WANTED) if check.name == "webhooks")
+    assert len(check.problems) == stops
+    assert ("all with an endpoint but a.example.org, which do not stop the site; only" in check.finding) != stops
+
+
+def test_a_webhook_sees_the_namespaces_of_a_site_that_have_the_labels_that_it_selects() -> None:
+    hook = {**HOOK, **PODS, "namespaceSelector": {"matchLabels": {"istio-injection": "enabled"}}}
+    for namespaces, count in (([], 0), ([SPACE], 1), (None, 1)):
+        facts = replace(GOOD, webhooks=[named("a", kind="V", webhooks=[hook])], namespaces=namespaces)
+        assert len(problems(facts)) == count
+
+
+def test_kinds_in_namespaces_are_those_that_the_components_have_there() -> None:
+    kinds = {kind for what in COMPONENTS.values() for kind in what.kinds}
+    outside = {kind for kind in kinds if kind.split(".")[0].startswith(("cluster", "custom", "mutating", "validating"))}
+    outside |= {"runtimeclasses.node.k8s.io", "deviceclasses.resource.k8s.io", "storageclasses.storage.k8s.io"}
+    assert kinds - NAMESPACED == outside
 
 
 def test_says_which_webhooks_were_not_asked() -> None:
