@@ -24,10 +24,10 @@ class Files:
         self.node = nodes[0] if nodes else min(lab.ready())  # a shared folder is on every node
 
     def hashes(self) -> dict[str, str]:
-        """Each with its SHA-256."""
+        """Each with its SHA-256, but for one that is removed meanwhile."""
         if not self.path:
             return {}
-        text = self.lab.inside(self.node, "sh", "-c", f"cd {self.path} && find . -type f -exec sha256sum -z {{}} +")
+        text = self.lab.inside(self.node, "sh", "-c", f"cd {self.path} && find . -type f -exec sha256sum -z {{}} ';'")
         return {line[68:]: line[:64] for line in text.split("\0") if line}
 
     def content(self, name: str) -> bytes:
