@@ -1022,7 +1022,10 @@ def launches() -> bool:
     """Whether this process has started others, as what calls torchrun for the script does: those are the ranks."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return False
-    return any(children.read_text() for children in Path("/proc/self/task").glob("*/children"))
+    try:
+        return any(children.read_text() for children in Path("/proc/self/task").glob("*/children"))
+    except OSError:  # a thread has ended meanwhile
+        return False
 
 
 def install(began: float) -> None:
