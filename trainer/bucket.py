@@ -60,8 +60,11 @@ class Mirror:
             start = f"{self.root}/{below}".rstrip("/")
             paths = [path for path in self.files.find(start) if not path.endswith("/")]
             if not paths:
-                with contextlib.suppress(PermissionError):  # credentials for a part of the bucket may list that alone
+                try:
                     self.files.ls(self.root.split("/")[0])  # reports a bucket that is missing as such
+                except OSError as error:  # credentials for a part of the bucket may list that alone; gcsfs has no class
+                    if not isinstance(error, PermissionError) and not str(error).startswith("Forbidden"):
+                        raise
             names = [path.removeprefix(f"{self.root}/") for path in paths]
             for name in names:  # all of them first: a key is any text
                 if name.startswith("/") or ".." in name.split("/"):

@@ -97,8 +97,11 @@ def emit(line: str) -> None:
     raw = line.encode()
     with Path(__file__).open("rb") as turn:  # each process opens it itself, so the lock is between processes
         fcntl.flock(turn, fcntl.LOCK_EX)
-        while raw:
-            raw = raw[os.write(OUTPUT, raw):]
+        try:
+            while raw:
+                raw = raw[os.write(OUTPUT, raw):]
+        finally:
+            fcntl.flock(turn, fcntl.LOCK_UN)  # a fork of this moment would hold it
 
 
 class Chain:
@@ -129,7 +132,7 @@ def joined(pieces: list[torch.Tensor]) -> torch.Tensor:
 
 def reals(values: torch.Tensor) -> torch.Tensor:
     """A vector [n] as it is, a complex one as its real and imaginary parts [2 n]."""
-    return torch.view_as_real(values).reshape(-1) if values.is_complex() else values
+    return torch.view_as_real(values.resolve_conj()).reshape(-1) if values.is_complex() else values
 
 
 def digest(values: torch.Tensor) -> str:
@@ -833,7 +836,9 @@ class Observer:
         if rank:
             self.store.set(f"lines/{rank}", "" if many else "".join(self.chain.lines))
             return
-        self.store.set("lines/0", "".join(self.chain.lines))
+        self.store.set("lines/0", "")
+        for line in self.chain.lines:
+            emit(line)
         for lines in self.read("lines", GATHER_S):
             for line in (lines or "").splitlines(keepends=True):
                 emit(line)

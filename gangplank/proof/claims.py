@@ -144,7 +144,8 @@ def pods_are_the_jobs(run: Run, expected: Expected) -> Judgement:
                 for begin in run.begins  # of every start: a pod of an earlier one may be gone
                 if (node := nodes.get(uid_of(begin))) and node != begin["node"]]
     ranks = len(lasts)
-    gone = len(nodes) * (expected.processes_per_pod or 1) < expected.world_size
+    gone = len(nodes) < expected.replicas if expected.replicas else (
+        len(nodes) * (expected.processes_per_pod or 1) < expected.world_size)
     if strangers and (not gone or (nodes and len(strangers) == ranks)):
         problems += [f"{stranger}, which is not a pod of this job" for stranger in strangers]
     elif strangers and not problems:
@@ -215,13 +216,16 @@ def every_rank_took_part(run: Run, expected: Expected) -> Judgement:
         for pod, count in sorted(pods.items())
         if expected.processes_per_pod not in {None, count}
     ]
+    if expected.replicas not in {None, len(pods)}:
+        problems.append(f"the ranks ran in {counted(len(pods), 'pod')}, expected {expected.replicas}")
     attempts = {begin.text("attempt") for begin in begins}
     if len(attempts) > 1:
         problems.append(f"the ranks finished in {len(attempts)} separate attempts")
     nodes = sorted({begin.text("node") for begin in begins})
     source = "" if expected.processes_per_pod else "; how many ranks a pod should have, no job says"
     if expected.unsized:
-        fix = "give --world-size" if expected.replicas is None else "give the job's --nproc-per-node as a number"
+        numbered = "start it by torchrun with --nproc-per-node as a number"
+        fix = "give --world-size" if expected.replicas is None else numbered
         source += f"; that {size} are all, the evidence alone says. Fix: {fix}"
     return judged(problems, f"0 to {size - 1}, each once, in {counted(len(pods), 'pod')} on {listed(nodes)}{source}")
 

@@ -56,6 +56,16 @@ def integer(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[0-9]+", text) else None
 
 
+def started(line: Sequence[str]) -> list[str]:
+    """The words of a command line that name a program or a module.
+
+    >>> started(["cd", "/a", "&&", "exec", "accelerate", "launch", "-m", "b"])
+    ['cd', 'exec', 'accelerate', 'b']
+    """
+    return [word for before, word in zip(["&&", *line], line, strict=False)
+            if before in {"&&", ";", "exec", "-m", "-c", "python", "python3"}]
+
+
 def processes_of(pod: Json) -> int | None:
     """How many processes torchrun starts in a pod, also from a shell; None where only the pod itself could say.
 
@@ -68,10 +78,13 @@ def processes_of(pod: Json) -> int | None:
     env = environment(pod, container)
     own, default = flag(line, "nproc-per-node"), env.get("PET_NPROC_PER_NODE")
     asked = default if own is None else env.get(variable[1], own) if (variable := VARIABLE.fullmatch(own)) else own
+    launched = any(is_launcher((word,)) for word in line)
+    if not launched and OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in started(line)):
+        return None
     if number := integer(asked):
         return number
-    if own is None and (default is None or not any(is_launcher((word,)) for word in line)):
-        return None if OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in line) else 1
+    if own is None and not (launched and default):
+        return 1
     if asked in PER_GPU:
         limits = amounts((container.get("resources") or {}).get("limits"))
         return int(sum(amount.value for name, amount in limits.items() if name.endswith("/gpu"))) or None

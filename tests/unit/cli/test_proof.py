@@ -325,6 +325,10 @@ RUN = ["torchrun", "--nnodes=3", "a.py"]
     (["torchrun", "--nproc-per-node=cpu", "a.py"], "2", None),
     (RUN, "cpu", None),
     (["accelerate", "launch", "a.py"], None, None),
+    (["accelerate", "launch", "a.py"], "1", None),
+    (["sh", "-c", "cd /a && exec accelerate launch a.py"], "1", None),
+    (["torchrun", "a.py", "--strategy", "deepspeed"], "2", 2),
+    (["python3", "a.py", "--cache", "/data/accelerate"], None, 1),
     (["sh", "-c", "torchrun a.py"], "auto", 4),
 ])
 def test_processes_of_a_pod_are_those_that_torchrun_starts(
@@ -357,6 +361,18 @@ def test_a_process_per_gpu_of_gpus_that_have_no_number_is_as_many_as_the_evidenc
     assert verdict.word == "PROVEN", verdict.text()
     assert not complete(select(record for record in records if record["rank"] < 1), facts.world_size)
     assert prove([record for record in records if record["rank"] != 2], asked).word == "NOT PROVEN"
+
+
+def test_a_job_that_does_not_say_its_processes_still_says_its_pods() -> None:
+    spread = World(4, change=lambda record: record.update(pod_uid=f"uid-{record['rank'] // 2}")
+                   if record["kind"] == "begin" else None).train()  # fmt: skip
+    asked = expected.Expected(2, processes_per_pod=None, unsized=True, replicas=2, pods={"uid-0": "", "uid-1": ""})
+    own = prove(spread, asked)
+    assert {"pods are the job's", "every rank took part"}.isdisjoint(claim.name for claim in own.failed), own.text()
+    stranger = prove(spread, replace(asked, pods={"uid-0": "", "uid-9": ""}))
+    assert "pods are the job's" in {claim.name for claim in stranger.failed}
+    fewer = prove(spread, replace(asked, replicas=4, pods=None))
+    assert "the ranks ran in 2 pods, expected 4" in fewer.text()
 
 
 @pytest.mark.parametrize("backend", list(BACKENDS))
