@@ -22,7 +22,7 @@ from gangplank.cluster import evidence, patience
 from gangplank.cluster.reader import READER_LIMITS
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
-from gangplank.proof.claims import CLAIMS
+from gangplank.proof.claims import CLAIMS, Expected
 from gangplank.proof.records import FORMAT, complete, select
 from gangplank.proof.verdict import prove
 from tests.unit.cli import test_jobs
@@ -366,7 +366,7 @@ def test_a_process_per_gpu_of_gpus_that_have_no_number_is_as_many_as_the_evidenc
 def test_a_job_that_does_not_say_its_processes_still_says_its_pods() -> None:
     spread = World(4, change=lambda record: record.update(pod_uid=f"uid-{record['rank'] // 2}")
                    if record["kind"] == "begin" else None).train()  # fmt: skip
-    asked = expected.Expected(2, processes_per_pod=None, unsized=True, replicas=2, pods={"uid-0": "", "uid-1": ""})
+    asked = Expected(2, processes_per_pod=None, unsized=True, replicas=2, pods={"uid-0": "", "uid-1": ""})
     own = prove(spread, asked)
     assert {"pods are the job's", "every rank took part"}.isdisjoint(claim.name for claim in own.failed), own.text()
     stranger = prove(spread, replace(asked, pods={"uid-0": "", "uid-9": ""}))
