@@ -546,7 +546,7 @@ class Observer:
         self.sharding = True  # whether there is a model of which each rank holds a part, or may be one
         self.counts = dict.fromkeys(COLLECTIVES, 0)
         self.status: object = None
-        self.watched = self.joining = False
+        self.main = self.watched = self.joining = False
         self.launched = 0  # how often a launcher had processes of its own, when it was asked
         self.timing: list[Callable[[], None]] = []  # what ends the hooks of a step whose exchange is timed
         self.timed_at = math.inf  # when the next one will be
@@ -857,7 +857,7 @@ class Observer:
 
     def end(self) -> None:
         """The last records, if the script ended well."""
-        alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and is_main()
+        alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and self.main
         if not self.active or self.crashed() or not (self.chain or alone):
             return
         self.leaves()
@@ -1013,14 +1013,12 @@ def watch_exit() -> None:
         monitoring.set_events(tool, monitoring.events.PY_UNWIND)
 
 
-def run_mark() -> str:
-    """What names torchrun's run; the same in each process that the rank starts, another in one that starts torchrun."""
-    return f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.environ.get('LOCAL_RANK', '')} "
-
-
 def is_main() -> bool:
-    """Whether this is the rank's own process."""
-    return os.environ.get(MAIN) == f"{run_mark()}{os.getpid()}"
+    """Whether this is the rank's own process, and not one that it has started; those share the mark of its run."""
+    run = f"{os.environ.get('TORCHELASTIC_RUN_ID', '')} {os.environ.get('LOCAL_RANK', '')} "
+    if not os.environ.get(MAIN, "").startswith(run):  # none, or that of what has started torchrun
+        os.environ[MAIN] = f"{run}{os.getpid()}"
+    return os.environ[MAIN] == f"{run}{os.getpid()}"
 
 
 def launches() -> bool:
@@ -1073,10 +1071,9 @@ def install(began: float) -> None:
                             lambda one, *_: None if is_compiling() else OBSERVER.stepped(one))]
 
     watch_exit()
-    if not os.environ.get(MAIN, "").startswith(run_mark()):  # no process of this run's, but a launcher's, if any
-        os.environ[MAIN] = f"{run_mark()}{os.getpid()}"
+    OBSERVER.main = is_main()
     os.register_at_fork(after_in_child=OBSERVER.stand_down)
     atexit.register(OBSERVER.end)
     OBSERVER.seconds += time.thread_time() - began
-    if is_main() and int(os.environ["WORLD_SIZE"]) > 1:
+    if OBSERVER.main and int(os.environ["WORLD_SIZE"]) > 1:
         OBSERVER.watch()

@@ -17,7 +17,7 @@ from gangplank.cluster.evidence import from_cluster, known
 from gangplank.cluster.progress import phase
 from gangplank.cluster.reader import output_of
 from gangplank.errors import GangplankError, Problem, Unreadable, shown
-from gangplank.proof.expected import EVIDENCE, claimed, expected
+from gangplank.proof.expected import EVIDENCE, OF_EVIDENCE, expected
 from gangplank.proof.records import records_of
 from gangplank.proof.verdict import prove
 from gangplank.reading import files
@@ -151,7 +151,7 @@ def from_file(place: Path, job: str | None, site: str | None = None) -> tuple[st
         raise Unreadable(str(Problem(str(source), "a queue", "a file", EVIDENCE_FILE)))
     records = records_of(enough(str(source)))
     if job is None:
-        return place.resolve().name if folder else place.stem, records, claimed(records)
+        return place.resolve().name if folder else place.stem, records, OF_EVIDENCE
     if not stat.S_ISREG(files.mode(job)):
         fix = "name the job by its file, e.g. jobs/digits.yml, or leave it out"
         raise Unreadable(str(Problem(job, "no such file", "a job file, as --file asks no cluster", fix)))

@@ -28,7 +28,7 @@ THREADS = 8
 HELM_S = 20  # until it has said its version
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# What adds nodes to a cluster, and an object of it, also where the provider runs it out of sight
+# Node autoscalers, each with an object in the cluster, which is there even if the provider runs the autoscaler itself
 AUTOSCALERS = {
     "Karpenter": f"{CRDS}/nodepools.karpenter.sh",
     "the cluster autoscaler": "/api/v1/namespaces/kube-system/configmaps/cluster-autoscaler-status",

@@ -25,14 +25,14 @@ LOOK_S = 10.0  # between two looks at what its node says
 
 
 class Start:
-    """The wait for one pod; `what` it does, a message says."""
+    """The wait for one pod; messages say `what` it does."""
 
     def __init__(self, kube: Kube, what: str) -> None:
         self.kube, self.what = kube, what
         self.next_s, self.noted = LOOK_S, False
 
     def check(self, pod: Json, waited_s: float) -> None:
-        """Raise KubeError if a pod that does not run yet is too late; a note says once what its node is waited for."""
+        """Raise KubeError if a pod that does not run yet is too late; a note says once what its node is doing."""
         if waited_s <= self.next_s:
             return
         self.next_s = waited_s + LOOK_S

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from gangplank.proof import observed, steps
@@ -42,6 +42,10 @@ class Expected:
     """Whether the size of the world is what the evidence says, at least `world_size`, as nobody else was asked."""
     replicas: int | None = None
     """Pods of a job that does not say how many processes each of them starts."""
+
+    def sized(self, run: Run) -> Expected:
+        """It with the world's size, where the evidence says that."""
+        return replace(self, world_size=max(self.world_size, run.world_size)) if self.unsized else self
 
 
 MOST_NAMED = 6  # ranks or ids in one message

@@ -9,12 +9,10 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.wiring import environment, is_launcher, pod_wiring
 from gangplank.k8s.pod_resources import amounts
 from gangplank.proof.claims import Expected
-from gangplank.proof.records import select
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gangplank.proof.records import Records
     from gangplank.spec import Json
 
 EVIDENCE = "evidence.jsonl"  # the trainer's name for it, in the folder that --output names
@@ -22,6 +20,7 @@ PER_GPU = {"auto", "gpu"}  # how torchrun is asked for a process per GPU; of a p
 VARIABLE = re.compile(r"\$[({]?(\w+)[)}]?")  # in a shell's line, or of the container
 OTHER_LAUNCHERS = {"accelerate", "deepspeed"}  # which start as many processes as they like
 SHELLS = {"sh", "bash", "dash", "ash"}
+OF_EVIDENCE = Expected(1, processes_per_pod=None, unsized=True)  # without a job: as many ranks as the evidence says
 
 
 def pods(manifest: Json) -> list[Json]:
@@ -56,10 +55,10 @@ def integer(text: str | None) -> int | None:
     return int(text) if text and re.fullmatch(r"[0-9]+", text) else None
 
 
-def started(line: Sequence[str]) -> list[str]:
+def commands(line: Sequence[str]) -> list[str]:
     """The words of a command line that name a program or a module.
 
-    >>> started(["cd", "/a", "&&", "exec", "accelerate", "launch", "-m", "b"])
+    >>> commands(["cd", "/a", "&&", "exec", "accelerate", "launch", "-m", "b"])
     ['cd', 'exec', 'accelerate', 'b']
     """
     return [word for before, word in zip(["&&", *line], line, strict=False)
@@ -79,7 +78,7 @@ def processes_of(pod: Json) -> int | None:
     own, default = flag(line, "nproc-per-node"), env.get("PET_NPROC_PER_NODE")
     asked = default if own is None else env.get(variable[1], own) if (variable := VARIABLE.fullmatch(own)) else own
     launched = any(is_launcher((word,)) for word in line)
-    if not launched and OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in started(line)):
+    if not launched and OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in commands(line)):
         return None
     if number := integer(asked):
         return number
@@ -117,8 +116,3 @@ def job_uid(live: Json) -> str | None:
     """
     backend = backend_of(live)
     return BACKENDS[backend].evidence_id(live) if backend else None
-
-
-def claimed(records: Records) -> Expected:
-    """What evidence without its job is compared with: its own world, of as many ranks as the last start had."""
-    return Expected(select(records).world_size, processes_per_pod=None, unsized=True)

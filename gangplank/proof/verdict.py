@@ -12,7 +12,7 @@ script built to lie: nothing is signed, and a rank may print the records of all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.proof.claims import CLAIMS, Expected
@@ -122,9 +122,7 @@ class Verdict:
 def prove(records: Iterable[Mapping[str, object]], expected: Expected) -> Verdict:
     """Judge the evidence of one job; every claim is checked, also after one has failed."""
     run = select(records)
-    if expected.unsized:
-        expected = replace(expected, world_size=max(expected.world_size, run.world_size))
-    version, outcomes = run.format, []
+    expected, version, outcomes = expected.sized(run), run.format, []
     for name, claim in CLAIMS.items():
         passed: bool | None = None
         detail = f"not asked: got evidence of format {version}, needs {claim.since}"

@@ -150,7 +150,7 @@ def facts(run: Run, expected: Expected) -> list[tuple[str, str]]:
     ends = run.of("end")
     accuracy = {round(number(record, "accuracy"), 4) for record in ends}
     return [
-        ("ranks", f"{len(run.chains)} of {expected.world_size}"),
+        ("ranks", f"{len(run.chains)} of {expected.sized(run).world_size}"),
         ("nodes", listed(nodes)),
         ("epochs", str(len({number(record, "epoch") for record in run.of("epoch")}))),
         ("accuracy at the end", listed(sorted(accuracy))),

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
-from gangplank.proof.expected import claimed
-from gangplank.proof.records import Record as Read
+from gangplank.proof.expected import OF_EVIDENCE
 from gangplank.proof.verdict import Expected
 from tests.unit.proof.test_claims import (
     EXPECTED,
@@ -350,9 +349,9 @@ def fakes() -> list[Fake]:
         Fake("E1: an earlier start on a node where its pod was not",
              interrupted(3, change=started_elsewhere)[0].records(), EXPECTED, PODS, "rank 1 says node m"),
         fake("pods without a name", where("begin", pod_uid=None), PODS, "which is not a pod of this job"),
-        Fake("E2: a world of one, for a file", one, claimed([Read(r) for r in one]), ALONE, "got a world of 1"),
+        Fake("E2: a world of one, for a file", one, OF_EVIDENCE, ALONE, "got a world of 1"),
         Fake("E2: a job of 0 workers", one, Expected(1), ALONE, "got a world of 1"),
-        Fake("E2: three ranks in one pod, for a file", one_pod, claimed([Read(r) for r in one_pod]), ALONE,
+        Fake("E2: three ranks in one pod, for a file", one_pod, OF_EVIDENCE, ALONE,
              "all 3 ranks ran in one pod"),
         Fake("E2: three ranks in one pod of three", one_pod, EXPECTED, "every rank took part",
              "3 ranks ran in pod uid-0, expected 1"),
@@ -434,7 +433,7 @@ def fakes() -> list[Fake]:
         fake("a rank that does not show its last weights", where("end", 1, kind="other"), "weights agree",
              "rank 1 does not show its weights at the end"),
         fake("an epoch that was passed over", without_second, "all epochs", "got epochs 1, 3, expected 1 to 2"),
-        Fake("a training that was cut short, for a file", short, claimed([Read(r) for r in short]), "all epochs",
+        Fake("a training that was cut short, for a file", short, OF_EVIDENCE, "all epochs",
              "got epochs 1, 2, expected 1 to 12"),
         fake("heads of nobody", where("heads", heads=[]), ATTEST, "rank 0 received 0 heads, expected 3 (epoch 1)"),
         Fake("heads of long ago", stale_heads(), EXPECTED, ATTEST, "the ranks recorded 3 different lists of heads"),

@@ -62,6 +62,13 @@ def rendered(records: list[Json] | None = None, expected: Expected = EXPECTED) -
     return text, Page(text)
 
 
+@pytest.mark.parametrize(("expected", "ranks"), [
+    (EXPECTED, "3 of 3"), (Expected(4), "3 of 4"), (Expected(1, processes_per_pod=None, unsized=True), "3 of 3")])
+def test_the_ranks_of_a_job_that_does_not_say_their_number_are_those_of_the_evidence(
+        expected: Expected, ranks: str) -> None:
+    assert ranks in rendered(expected=expected)[0]
+
+
 def test_every_rank_has_its_curve_of_loss_and_accuracy() -> None:
     _, page = rendered()
     curves = [attrs for tag, attrs in page.tags if tag == "polyline"]
