@@ -30,6 +30,7 @@ MOST_NAMED = 6  # ranks or steps in one message
 EXACT = 5  # the format from which the token says which steps are sampled
 CHECKSUMS = 4  # of each gradient, as in trainer/gradients.py
 NOTHING = 1e-3  # of another rank's gradient
+ENOUGH = 4  # looks at a rank that show what it adds
 FEW = 4  # elements of a gradient: as many numbers have a direction by chance
 # The unit roundoff of each kind of gradient, and its smallest number that hardware computes with.
 ROUNDING = {"float64": (2.0**-53, 2.0**-1022), "float32": (2.0**-24, 2.0**-126), "bfloat16": (2.0**-8, 2.0**-126),
@@ -314,15 +315,21 @@ def off_the_mean(checked: Checked) -> list[str]:
 
 
 def next_to_nothing(tables: Sequence[Checked]) -> list[str]:
-    """Ranks whose gradients are, wherever anybody looked, next to nothing beside the largest."""
-    most: dict[int, float] = {}
+    """Ranks whose gradients are, wherever anybody looked, next to nothing beside the largest.
+
+    A model that has learned its samples has such gradients now and then, so one look at a rank that came late or left
+    early shows nothing.
+    """
+    shares: dict[int, list[float]] = {}
     for checked in tables:
         norms = {rank: norm(record) for rank, record in checked.rows.items()}
         largest = max(norms.values(), default=0.0)
         for rank, own in norms.items() if largest > 0 else ():
-            most[rank] = max(most.get(rank, 0.0), own / largest)
+            shares.setdefault(rank, []).append(own / largest)
+    enough = min(ENOUGH, max(map(len, shares.values()), default=0))
+    most = {rank: max(own) for rank, own in sorted(shares.items()) if len(own) >= enough}
     return [f"rank {rank} adds next to nothing: at most {share:.1g} of what another adds"
-            for rank, share in sorted(most.items()) if share < NOTHING]
+            for rank, share in most.items() if share < NOTHING]
 
 
 def copies(checked: Checked) -> list[str]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank import proof
 from gangplank.proof.claims import claim
 from gangplank.proof.records import FORMAT, record_hash, unpack_ids
-from gangplank.proof.steps import due_steps
+from gangplank.proof.steps import Checked, due_steps, next_to_nothing
 from gangplank.proof.verdict import CLAIMS, Expected, Verdict, compare, prove, read_records
 
 if TYPE_CHECKING:
@@ -517,3 +518,16 @@ def test_the_vsphere_guides_numbers_agree() -> None:
 ])
 def test_the_vsphere_check_notices_what_differs(verdict: Verdict, claim: str) -> None:
     assert failed(verdict) == {claim}
+
+
+@pytest.mark.parametrize(("shares", "steps", "named"), [
+    ([9e-4], 25, False), ([9e-4] * 4, 25, True), ([9e-4], 1, True), ([9e-4, 2e-3, 9e-4, 9e-4], 25, False),
+], ids=["one look at a rank that left", "four looks", "the only look", "more at one of four"])
+def test_a_rank_is_looked_at_often_enough_to_say_what_it_adds(shares: list[float], steps: int, named: bool) -> None:
+    """A third node that came and went was called a rank that adds nothing: its samples were learned already."""
+    tables = []
+    for step in range(steps):
+        norms = [1.0, *shares[step:step + 1]]
+        rows = {rank: proof.records.Record(kind="gradients", rank=rank, norm=value) for rank, value in enumerate(norms)}
+        tables.append(Checked(f"step {step}", len(norms), rows, observed=False, twice=set()))
+    assert next_to_nothing(tables) == ["rank 1 adds next to nothing: at most 0.0009 of what another adds"] * named
