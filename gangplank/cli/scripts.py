@@ -30,7 +30,7 @@ from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_settings import on_site
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
-from gangplank.proof.expected import expected
+from gangplank.proof.expected import expected, world_size_of
 from gangplank.proof.verdict import ALONE, prove
 from gangplank.reading import files
 from gangplank.spec import Resources
@@ -186,7 +186,7 @@ def follow(watch: JobWatch) -> Phase:
     start = time.monotonic()
     for _ in polls(math.inf, POLL_S):
         phase = watch.poll()
-        stuck = stuck or Stuck(expected(watch.job).world_size)  # nobody knows the job before the first poll
+        stuck = stuck or Stuck(world_size_of(watch.job))  # nobody knows the job before the first poll
         show(watch.finish() if phase.ended else watch.lines(), stuck)
         now = time.monotonic()
         repairs = [] if phase.ended else watch.restart(now - start)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from statistics import median_high
 from typing import TYPE_CHECKING
 
+from gangplank.cluster.stuck import MOST_RANKS
 from gangplank.proof import log_lines
 from gangplank.scheduling.cause import Cause
 from gangplank.text import listed
@@ -121,8 +122,10 @@ def late(ranks: Mapping[int, Window]) -> dict[int, tuple[str, float]]:
     return behind
 
 
-def behind(logs: Mapping[str, Iterable[str]], world_size: int) -> Cause | None:
+def behind(logs: Mapping[str, Iterable[str]], world_size: int | None) -> Cause | None:
     """Which ranks are behind, by the ends of the logs of running pods; None if none is, or if not all have said enough.
+
+    A world size of None is one that only the pods know: all ranks are those up to the highest that has said anything.
 
     >>> line = "gangplank: rank {}: 60 steps in 30.0 s: data {} s, compute 1.5 s, exchange {} s"
     >>> logs = {"a-0": 2 * [line.format(0, 0.6, 27.9)], "a-1": 2 * [line.format(1, 28.2, 0.3)]}
@@ -135,6 +138,7 @@ def behind(logs: Mapping[str, Iterable[str]], world_size: int) -> Cause | None:
         for one in filter(None, map(window, lines)):
             windows.setdefault(one.rank, []).append(one)
             pods[one.rank] = pod
+    world_size = min(max(windows, default=0) + 1, MOST_RANKS) if world_size is None else world_size
     ends = {rank: spans(own) for rank, own in windows.items() if rank < world_size}
     if world_size < 2 or len(ends) < world_size or any(len(both) < 2 for both in ends.values()):
         return None

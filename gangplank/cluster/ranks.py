@@ -42,8 +42,10 @@ def meeting(words: Iterable[LastWords]) -> Cause | None:
     return None
 
 
-def idle(logs: Mapping[str, Sequence[str]], world_size: int) -> Cause | None:
+def idle(logs: Mapping[str, Sequence[str]], world_size: int | None) -> Cause | None:
     """Where ranks stand still, by the ends of the logs of running pods; None if the newest line says otherwise.
+
+    A world size of None is one that only the pods know.
 
     >>> line = "gangplank: rank 1: no step and no exchange for 120 s; it is at a.py:2, in load: os.read(3, 9)"
     >>> idle({"a-1": [line]}, 2).text

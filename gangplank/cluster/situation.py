@@ -21,7 +21,7 @@ from gangplank.cluster.snapshot import DEVICES, items, snapshot, with_drivers, w
 from gangplank.cluster.standstill import lost_group
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
-from gangplank.proof.expected import expected
+from gangplank.proof.expected import world_size_of
 from gangplank.scheduling import claimed_devices, namespace_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.demand import Demand, demand
@@ -148,7 +148,7 @@ def situation(
     )
     if words or known.ended or unplaced(known) or answering != pods:
         return known
-    still, unread = standstill(kube, pods, expected(job).world_size if wanted else None)
+    still, unread = standstill(kube, pods, world_size_of(job) if wanted else len(pods))
     return replace(known, ranks=still, unread=unread)
 
 
@@ -310,8 +310,7 @@ def standstill(
         except KubeError as error:
             if error.status == FORBIDDEN:
                 return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)
-    size = world_size or len(pods)
-    return ranks.idle(logs, size) or pace.behind(logs, size), ()
+    return ranks.idle(logs, world_size) or pace.behind(logs, world_size), ()
 
 
 def unavailable(kube: Kube) -> tuple[str, ...]:

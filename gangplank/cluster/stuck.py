@@ -17,6 +17,7 @@ JOIN = "every rank has to come to init_process_group"
 MAIN = "MainThread"
 OWN = re.compile(r"[^/<\s].*:\d+, in ")  # a frame of the script's folder: other files have their whole path
 MOST = 3  # places in a message
+MOST_RANKS = 10_000  # of a job that does not say its world size: a script may print any rank
 FRAMES = 4  # of the script, from the innermost outwards, that are kept of a rank
 
 
@@ -24,7 +25,7 @@ FRAMES = 4  # of the script, from the innermost outwards, that are kept of a ran
 class Stuck:
     """What ranks have said of themselves, of which one message is made once all have, or the others have had time."""
 
-    world_size: int
+    world_size: int | None  # None: only its pods know
     wait_s: float = 10.0  # from the first rank that says so: their clocks began together, and their lines travel
     places: dict[int, str] = field(default_factory=dict)
     apart: set[int] = field(default_factory=set)  # those that have not joined the others
@@ -36,12 +37,12 @@ class Stuck:
         """Whether a line is that of one of the job's ranks."""
         if moves := CONTINUES.match(line):
             self.places.pop(int(moves[1]), None)
-            return int(moves[1]) < self.world_size
+            return self.has(int(moves[1]))
         if part := FRAME.match(line):
             self.frame(int(part[1]), part[2], part[3])
-            return int(part[1]) < self.world_size
+            return self.has(int(part[1]))
         match = SAID.match(line)
-        if match is None or int(match[1]) >= self.world_size:
+        if match is None or not self.has(int(match[1])):
             return False
         self.since = self.since if self.places else now
         rank = int(match[1])
@@ -49,6 +50,15 @@ class Stuck:
         self.apart = self.apart | {rank} if match[2] else self.apart - {rank}
         self.idle_s = max(self.idle_s, int(match[3]))
         return True
+
+    def has(self, rank: int) -> bool:
+        """Whether the job may have this rank."""
+        return rank < (MOST_RANKS if self.world_size is None else self.world_size)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all ranks have said where they are."""
+        return self.world_size is not None and len(self.places) >= self.world_size
 
     @property
     def waits(self) -> bool:
@@ -85,7 +95,7 @@ class Stuck:
         no step and no exchange for 120 s: rank 0 is at a.py:4, in train: dist.barrier(); rank 1 is at a.py:2, \
 in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the same order
         """
-        if not self.waits or (len(self.places) < self.world_size and now < self.since + self.wait_s):
+        if not self.waits or (not self.complete and now < self.since + self.wait_s):
             return ""
         text = f"{self.summary()}. Fix: {self.fix}"
         self.places, self.idle_s = {}, 0
@@ -98,6 +108,7 @@ in load: os.read(3, 9). Fix: all ranks have to call the same collectives in the 
             ranks.setdefault(f"{place}, before joining" if rank in self.apart else place, []).append(rank)
         parts = [f"rank{'s' if len(own) > 1 else ''} {listed(own)} {'are' if len(own) > 1 else 'is'} at {place}"
                  for place, own in list(ranks.items())[:MOST]]
-        silent = [rank for rank in range(self.world_size) if rank not in self.places]
+        size = self.world_size or max(self.places) + 1  # at least
+        silent = [rank for rank in range(size) if rank not in self.places]
         parts += [f"rank{'s' if len(silent) > 1 else ''} {listed(silent, 6)} said nothing"] if silent else []
         return f"no step and no exchange for {self.idle_s} s: {'; '.join(parts)}"

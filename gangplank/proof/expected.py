@@ -108,6 +108,12 @@ def expected(manifest: Json) -> Expected:
     )
 
 
+def world_size_of(manifest: Json) -> int | None:
+    """How many ranks a job has; None if only its pods know."""
+    job = expected(manifest)
+    return None if job.unsized else job.world_size
+
+
 def job_uid(live: Json) -> str | None:
     """The job_uid that the evidence of a live job carries (see Wiring.job_uid); None if its manifest does not hold it.
 

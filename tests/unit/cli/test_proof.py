@@ -344,6 +344,7 @@ def test_processes_of_a_pod_are_those_that_torchrun_starts(
     facts = expected.expected({**job, "spec": spec})
     assert (facts.world_size, facts.processes_per_pod) == (3 * (processes or 1), processes)
     assert (facts.unsized, facts.replicas) == ((False, None) if processes else (True, 3))
+    assert expected.world_size_of({**job, "spec": spec}) == (3 * processes if processes else None)
 
 
 @pytest.mark.parametrize("resources", [

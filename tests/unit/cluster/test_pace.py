@@ -115,6 +115,16 @@ def test_on_a_gpu_only_loading_is_compared() -> None:
     assert behind(logs(2 * [text.format(0, "0.100", "29.900")], 2 * [text.format(1, "0.000", "30.000")]), 2) is None
 
 
+def test_of_a_job_that_does_not_say_how_many_ranks_it_has_all_that_are_seen_are_compared() -> None:
+    slow = 2 * [line(2, 28, 1.5, 0.5)]
+    cause = behind(logs(usual(0), usual(1), slow, usual(3)), None)
+    assert cause is not None
+    assert cause.text.startswith("rank 2 (a-2) is behind the others by ")
+    assert behind(logs(usual(0), usual(1), slow, []), None) is not None
+    assert behind(logs([], usual(1), slow, usual(3)), None) is None, "rank 0 has not said enough"
+    assert behind({}, None) is None
+
+
 def test_several_that_are_behind_are_named_together() -> None:
     slow = [2 * [line(rank, 20.0 + rank, 1.5, 0.5)] for rank in (0, 1)]
     cause = behind(logs(*slow, usual(2), usual(3), usual(4)), 5)

@@ -40,6 +40,17 @@ def test_a_rank_that_says_nothing_is_named_after_a_while() -> None:
     assert f"rank 0 is at {HERE}; ranks 1, 2 said nothing. Fix: " in ranks.message(15.0)
 
 
+def test_ranks_of_a_job_that_does_not_say_how_many_it_has_are_all_named() -> None:
+    """Those above the number of its pods were taken for the script's own lines."""
+    ranks = Stuck(None)
+    assert ranks.take(LINE.format(7, 120, HERE), 5.0)
+    assert ranks.take(LINE.format(5, 120, HERE), 5.0)
+    assert not ranks.take(LINE.format(10_000, 120, HERE), 5.0), "a script may print any number"
+    assert ranks.message(14.9) == "", "others may follow"
+    text = ranks.message(15.0)
+    assert f"ranks 5, 7 are at {HERE}; ranks 0, 1, 2, 3, 4, 6 said nothing. Fix: " in text
+
+
 def test_a_rank_that_goes_on_is_no_longer_named() -> None:
     ranks = Stuck(2)
     ranks.take(LINE.format(0, 120, HERE), 5.0)
