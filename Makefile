@@ -110,7 +110,7 @@ TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py test
 	tests/guides/test_vsphere.py::test_an_indented_end_ends_nothing tests/guides/test_vsphere.py::test_the_job_is_accepted_as_it_is_printed
 .PHONY: pytest
 pytest: setup parts
-	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest $(TESTS)
+	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest --durations=40 --durations-min=10 $(TESTS)
 
 .PHONY: test
 test: export ALL := 1

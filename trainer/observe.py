@@ -874,14 +874,16 @@ class Observer:
         self.chain.add("end", steps=self.steps, unwatched=self.unwatched, collectives=counts,
                        models=[model.facts() for model in self.models], blind=blind or None,
                        evidence_seconds=round(self.seconds, 4), cpu_seconds=round(time.process_time(), 3))
-        rank = self.chain.rank
+        rank, exchanged = self.chain.rank, False
         try:
             if self.store is not None:
                 self.exchange_heads("end", "end", WAIT_S)
+                exchanged = True
                 self.gather()
-                return
         except Exception:  # noqa: BLE001, S110  # the store has ended with rank 0
             pass
+        if exchanged:
+            return
         heads: list[str | None] = [None] * max(self.world_size, rank + 1)
         heads[rank] = self.chain.head
         self.chain.add("heads", epoch=None, mark="end", heads=heads)

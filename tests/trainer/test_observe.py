@@ -59,7 +59,8 @@ def own_words(rank: Rank) -> list[str]:
 
 @pytest.mark.parametrize("kind", ["ddp", "accumulate", "metrics", "hand", "hand-clip", "sum", "loader", "hand-flat",
                                   "hand-async", "hand-scatter", "hand-coalesced", "hand-mixed", "hand-kept", "mesh",
-                                  "redirected", "checkpointed", "join", "complex", "hand-complex"])
+                                  "redirected", "checkpointed", "join", "complex", "hand-complex",
+                                  "hand-lazy-complex"])
 def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> None:
     ranks = run(root, kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text
@@ -73,6 +74,15 @@ def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> No
     ends = [record for record in records_of(ranks[:1]) if record["kind"] == "end"]
     assert [end["steps"] for end in ends] == [12, 12, 12]
     assert [(m["exchanges"], m["idle"]) for end in ends for m in models(end)] == [(12, 0)] * 3
+
+
+def test_a_store_that_is_lost_at_the_end_costs_no_second_last_record(root: Root) -> None:
+    ranks = run(root, "store-lost")
+    assert {rank.code for rank in ranks} == {0}, ranks[0].text
+    heads = [record for record in records_of(ranks) if record["kind"] == "heads" and record["epoch"] is None]
+    assert sorted(record.whole("rank") for record in heads) == [0, 1, 2]
+    verdict = judge(ranks)
+    assert verdict.word == "PROVEN", verdict.text() + ranks[0].text
 
 
 @pytest.mark.parametrize(("kind", "steps", "exchanges"), [

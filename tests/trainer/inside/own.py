@@ -94,6 +94,11 @@ if kind == "hinders":  # takes away what the observer needs, as a script with it
     torch.randint = None
 if kind == "hinders-own":  # the same for what it needs at an operation of the script's own
     torch._C._current_graph_task_id = None
+if kind == "store-lost" and rank == 0:  # between the exchange of the last heads and the printing of all records
+    def lost(_: object) -> None:
+        raise dist.DistStoreError("lost")
+
+    sys.modules["gangplank_observer"].Observer.gather = lost
 
 
 def network() -> nn.Module:
@@ -199,7 +204,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
                 "alone-first", "two-alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero",
-                "wrapped-again", "join", "join-uneven", "complex"}:
+                "wrapped-again", "join", "join-uneven", "complex", "store-lost"}:
         small = 1e-4 if kind == "checkpointed" else None  # several buckets
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
                                         bucket_cap_mb=small)
@@ -282,6 +287,9 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 mse_loss((second_net if past else second)(inputs), targets).backward()
             if (kind.startswith("hand") or kind == "slow-hand") and not (kind == "hand-stops" and step > 8):
                 average_by_hand(net)
+            if kind == "hand-lazy-complex":  # conjugated when it is read
+                for parameter in net.parameters():
+                    parameter.grad = parameter.grad.conj().resolve_conj().conj()
             if kind == "sum":
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)

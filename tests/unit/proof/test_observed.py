@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -142,6 +143,17 @@ def test_an_exchange_that_nobody_counts_is_neither_claimed_nor_denied(
     reason = ("not claimed: before 1 of 4 steps of rank 1, a process group worked by no call that is counted: that may "
               "have been an exchange or not (model 1)")
     assert {claim.name for claim in verdict.claims if claim.passed is None and claim.detail == reason} == unclaimed
+
+
+def test_a_rank_of_an_observed_script_whose_clock_is_behind_is_named() -> None:
+    """It has no epochs, so its clock is seen at an exchange that all ranks looked at."""
+    def behind(record: Record) -> None:
+        if record["rank"] == 1:
+            record["time"] = record["time"] - 300
+
+    verdict = prove(Observed(change=behind).train(), replace(EXPECTED, created=990.0))
+    assert verdict.word == "NOT PROVEN"
+    assert "s older than the job (the clock of rank 1 was 300 s behind another's). Fix: " in verdict.text()
 
 
 @pytest.mark.parametrize(("norm", "word"), [(1e-9, "NOT PROVEN"), (0.2, "PROVEN")])
