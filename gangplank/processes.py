@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import multiprocessing
 import os
+import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+PR_SET_PDEATHSIG = 1
 PROGRAM = ("boot", "command", "arguments")  # a fork has these of its parent
 
 
@@ -57,6 +62,20 @@ def origin() -> int:
     """The process of which this one is a fork, as tasks are of ansible-playbook; itself if that has ended."""
     own, parent = process(os.getpid()), process(os.getppid())
     return os.getppid() if own and parent and all(own[key] == parent[key] for key in PROGRAM) else os.getpid()
+
+
+def ends_with_parent(yes: bool) -> None:
+    """Let a process that reports to its parent end with it; a process that is no such fork stays as it is. Linux alone.
+
+    Both ends of the pipe between them are the fork's, too: without a reader, it would wait for ever to write a result
+    that the pipe does not hold, and all that time count as a living run. See prctl(2).
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None or sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL if yes else 0, 0, 0, 0)
+    if yes and os.getppid() != parent.pid:
+        os._exit(1)
 
 
 def is_hidden(pid: int) -> bool:

@@ -1,0 +1,45 @@
+"""D6: a worker without the run that it reports to ends, however long its result is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gangplank.wait import polls
+
+RUN = """
+import multiprocessing, os, signal, sys, time
+from gangplank.processes import ends_with_parent
+
+def work():
+    print(os.getpid(), flush=True)
+    ends_with_parent(False)
+    while sys.argv[1] == "before" and os.getppid() == parent:
+        time.sleep(0.01)
+    ends_with_parent(True)
+    results.put("a" * 2**20)  # more than a pipe holds
+
+parent, results = os.getpid(), multiprocessing.SimpleQueue()
+multiprocessing.get_context("fork").Process(target=work).start()
+time.sleep(1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("killed", ["before", "while"])
+def test_d6_a_worker_ends_with_its_run_before_or_while_it_writes_a_long_result(killed: str, tmp_path: Path) -> None:
+    """It waited for ever, and its lock with it."""
+    with (tmp_path / "output").open("w") as output:
+        subprocess.run([sys.executable, "-c", RUN, killed], stdout=output, check=False, timeout=60)
+    worker = Path("/proc", (tmp_path / "output").read_text().strip())
+    try:
+        assert any(not worker.exists() or "State:\tZ" in (worker / "status").read_text() for _ in polls(10, 0.1))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(worker.name), signal.SIGKILL)
