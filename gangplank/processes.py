@@ -65,10 +65,10 @@ def origin() -> int:
 
 
 def ends_with_parent(yes: bool) -> None:
-    """Let a process that reports to its parent end with it; a process that is no such fork stays as it is. Linux alone.
+    """Let a fork that reports to its parent end with it, on Linux; any other process stays as it is.
 
-    Both ends of the pipe between them are the fork's, too: without a reader, it would wait for ever to write a result
-    that the pipe does not hold, and all that time count as a living run. See prctl(2).
+    The fork has both ends of the pipe between them. Without its parent it would wait without end to write a result
+    that is longer than the pipe holds, and count as a living run meanwhile. See prctl(2).
     """
     parent = multiprocessing.parent_process()
     if parent is None or sys.platform != "linux":

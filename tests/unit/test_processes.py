@@ -34,7 +34,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize("killed", ["before", "while"])
 def test_d6_a_worker_ends_with_its_run_before_or_while_it_writes_a_long_result(killed: str, tmp_path: Path) -> None:
-    """It waited for ever, and its lock with it."""
+    """It did not end, and held its lock."""
     with (tmp_path / "output").open("w") as output:
         subprocess.run([sys.executable, "-c", RUN, killed], stdout=output, check=False, timeout=60)
     worker = Path("/proc", (tmp_path / "output").read_text().strip())
