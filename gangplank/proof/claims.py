@@ -525,8 +525,8 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
 def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     """At checked steps four checksums of what all ranks hold are the mean of the ranks' own, but for rounding.
 
-    From format 4 on, also for a sample of other steps. A rank's own gradient is not zero or next to nothing, and not
-    the same as at another step.
+    From format 4 on, also for a sample of other steps. A rank's own gradient is not zero, and not the same as at
+    another step. It is not next to nothing at each of four checked steps, or of all if there are fewer.
 
     Fails for: a rank that adds nothing*, a broadcast of rank 0's gradient*, a sum, gradients that never change,
     averages at some steps alone*.
