@@ -1,10 +1,8 @@
-"""Which process holds something: what identifies it, and whether it lives, or a fork of it. Reads /proc."""
+"""Which process holds something: what identifies it, and whether it lives, or a fork of it, and how that ends."""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import multiprocessing
 import os
 import signal
 import sys
@@ -64,13 +62,16 @@ def origin() -> int:
     return os.getppid() if own and parent and all(own[key] == parent[key] for key in PROGRAM) else os.getpid()
 
 
-def ends_with_parent(yes: bool) -> None:
+def end_with_parent(yes: bool) -> None:
     """Let a fork that reports to its parent end with it, on Linux; any other process stays as it is.
 
     The fork has both ends of the pipe between them. Without its parent it would wait without end to write a result
     that is longer than the pipe holds, and count as a living run meanwhile. See prctl(2).
     """
-    parent = multiprocessing.parent_process()
+    import ctypes  # a worker has loaded both, and others need neither
+    from multiprocessing import parent_process
+
+    parent = parent_process()
     if parent is None or sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL if yes else 0, 0, 0, 0)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from statistics import median_high
 from typing import TYPE_CHECKING
 
-from gangplank.cluster.stuck import MOST_RANKS
 from gangplank.proof import log_lines
 from gangplank.scheduling.cause import Cause
 from gangplank.text import listed
@@ -138,7 +137,7 @@ def behind(logs: Mapping[str, Iterable[str]], world_size: int | None) -> Cause |
         for one in filter(None, map(window, lines)):
             windows.setdefault(one.rank, []).append(one)
             pods[one.rank] = pod
-    world_size = min(max(windows, default=0) + 1, MOST_RANKS) if world_size is None else world_size
+    world_size = max(windows, default=0) + 1 if world_size is None else world_size
     ends = {rank: spans(own) for rank, own in windows.items() if rank < world_size}
     if world_size < 2 or len(ends) < world_size or any(len(both) < 2 for both in ends.values()):
         return None

@@ -19,7 +19,7 @@ from ansible.plugins.loader import filter_loader, test_loader
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils import python  # noqa: F401  before the library; pylint: disable=unused-import
 
 from gangplank.errors import FULL, GangplankError
-from gangplank.processes import ends_with_parent, origin
+from gangplank.processes import end_with_parent, origin
 from gangplank.runs import holder
 from gangplank.text import plain_lines
 
@@ -60,7 +60,7 @@ class LibraryAction(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """The result of `act`, or a failure with the message of what it raised."""
-        ends_with_parent(False)  # what has begun is brought to its end, also without the run
+        end_with_parent(False)  # what has begun is brought to its end, also without the run
         result: dict[str, Any] = super().run(tmp, task_vars)
         _result, args = self.validate_argument_spec(self.OPTIONS, required_if=self.REQUIRED_IF)
         self.variables = task_vars or {}
@@ -73,7 +73,7 @@ class LibraryAction(ActionBase):
             fix = f"{FIXES.get(error.errno or 0, 'correct or restore it')}, then run it again"
             return result | {"failed": True, "msg": f"{place}: {reason}; {fix}"}
         finally:
-            ends_with_parent(True)
+            end_with_parent(True)
 
     @property
     def dry(self) -> bool:

@@ -14,20 +14,23 @@ import pytest
 from gangplank.wait import polls
 
 RUN = """
-import multiprocessing, os, signal, sys, time
-from gangplank.processes import ends_with_parent
+import multiprocessing, os, signal, sys
+from gangplank.processes import end_with_parent
+from gangplank.wait import polls
 
 def work():
-    print(os.getpid(), flush=True)
-    ends_with_parent(False)
-    while sys.argv[1] == "before" and os.getppid() == parent:
-        time.sleep(0.01)
-    ends_with_parent(True)
+    end_with_parent(False)
+    if sys.argv[1] == "before":
+        assert any(os.getppid() != parent for _ in polls(30, 0.01))
+    end_with_parent(True)
     results.put("a" * 2**20)  # more than a pipe holds
 
 parent, results = os.getpid(), multiprocessing.SimpleQueue()
-multiprocessing.get_context("fork").Process(target=work).start()
-time.sleep(1)
+worker = multiprocessing.get_context("fork").Process(target=work)
+worker.start()
+print(worker.pid, flush=True)
+if sys.argv[1] == "while":
+    assert results._reader.poll(30), "it did not begin to write"
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
