@@ -32,7 +32,7 @@ from tests.support import bare_site
 from tests.unit.scheduling.states import CAPACITY, Json, group, job, node, pod, queue
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from bench.figures import Figure
     from bench.part import Setting
@@ -104,27 +104,36 @@ def state_and_more(seed: int, case: Case, pods: int) -> tuple[dict[str, tuple[Js
     return state_of, volumes(state_of) if case.mounts else {}
 
 
-def read_s(seed: int, case: Case, pods: int = PODS) -> float:
+def read_s(seed: int, case: Case) -> float:
     """Seconds to read the same objects from JSON."""
-    text = json.dumps(state_and_more(seed, case, pods), default=list)
+    text = json.dumps(state_and_more(seed, case, PODS), default=list)
     started = time.process_time()
     json.loads(text)
     return time.process_time() - started
 
 
-def answer_s(seed: int, case: Case, pods: int = PODS) -> tuple[float, float]:
-    """Seconds of `fit` alone, and of `fit` and `why`, on a cluster of its own."""
+def question(seed: int, case: Case, pods: int = PODS) -> Callable[[], None]:
+    """What answers both `fit` and `why`, on a cluster of its own."""
     state_of, more = state_and_more(seed, case, pods)
     mount: dict[str, Any] = {"volumes": MOUNT} if case.mounts else {}
     wanted = job(workers=WORKERS, resources={"cpu": case.cpu, "memory": "1Gi"}, **mount)
-    amounts._REQUESTS.clear()  # as in a command of its own
-    started = time.process_time()
     rest: dict[str, Any] = {kind: items for kind, items in state_of.items() if kind != "pods"}
-    state = Snapshot(pods=Pods(state_of["pods"]), settings=CAPACITY, **rest, **more)
-    fit(wanted, state)
-    fitted = time.process_time() - started
-    diagnose(Situation("digits", wanted, state))
-    return fitted, time.process_time() - started
+
+    def answer() -> None:
+        amounts._REQUESTS.clear()  # as in a command of its own
+        state = Snapshot(pods=Pods(state_of["pods"]), settings=CAPACITY, **rest, **more)
+        fit(wanted, state)
+        diagnose(Situation("digits", wanted, state))
+
+    return answer
+
+
+def answer_s(seed: int, case: Case, pods: int = PODS) -> float:
+    """Seconds of both."""
+    answer = question(seed, case, pods)
+    started = time.process_time()
+    answer()
+    return time.process_time() - started
 
 
 def stored(nodes: int, pods: int) -> Iterator[tuple[str, Json]]:
@@ -174,7 +183,7 @@ def exact_figure(setting: Setting, nodes: int, pods: int) -> Figure:
 def measure(setting: Setting) -> Iterator[Figure]:
     """A figure per case, and one for each size of `fit --exact`."""
     for name, case in CASES.items():
-        rounds = [(answer_s(seed, case)[1], read_s(seed, case)) for seed in range(ROUNDS)]
+        rounds = [(answer_s(seed, case), read_s(seed, case)) for seed in range(ROUNDS)]
         both, read = zip(*rounds, strict=True)
         setting.say(f"{case.title}: {ROUNDS} clusters")
         peer = Beside.of("the same objects read from JSON", read)  # which is no part of it
