@@ -101,9 +101,32 @@ class Checked:
 
 
 def looks(run: Run) -> list[Checked]:
-    """Looks at all gradients of a step, by (epoch, step)."""
-    return grouped(run, "gradients", lambda record: (record.whole("epoch"), record.whole("step")),
-                   lambda record: f"step {record['step']}")
+    """Looks at all gradients of a step, by (epoch, step).
+
+    The loss of a user's own script may be zero once its model has learned the samples, as a hinge loss is. Of an
+    observed script, looks at which all gradients are zero show nothing, and are left out if there are others.
+    """
+    every = grouped(run, "gradients", lambda record: (record.whole("epoch"), record.whole("step")),
+                    lambda record: f"step {record['step']}")
+    return [checked for checked in every if not run.observed or not nothing_to_average(checked)] or every
+
+
+def nothing_to_average(checked: Checked) -> bool:
+    """Whether the gradients of all ranks are zero, and what they hold after the exchange, too."""
+    return all(zero(record) and not any(checksums(record, "sums_after")) for record in checked.rows.values())
+
+
+def zero(record: Record) -> bool:
+    """Whether a rank's own gradient is zero, as far as it says so: from format 2 on."""
+    return "norm" in record and not norm(record)
+
+
+def zeros(tables: Sequence[Checked]) -> list[str]:
+    """Looks at which a rank's gradient is zero. An observed script's may be at half of them."""
+    every = [(rank, checked) for checked in tables for rank, record in checked.rows.items() if zero(record)]
+    times, seen = Counter(rank for rank, _ in every), Counter(rank for checked in tables for rank in checked.rows)
+    return [f"{checked.where}: the gradient of rank {rank} is zero" for rank, checked in every
+            if not checked.observed or 2 * times[rank] > seen[rank]]
 
 
 def samples(run: Run) -> list[Checked]:
@@ -356,7 +379,9 @@ def repeats(tables: Mapping[str, Sequence[Checked]]) -> list[str]:
         for checked in every:
             now = dict[tuple[str, str], tuple[str, int]]()
             for rank, record in checked.rows.items():
-                names = {(kind, str(checksums(record, "sums_before")))} if norm(record) else set[tuple[str, str]]()
+                if zero(record):
+                    continue
+                names = {(kind, str(checksums(record, "sums_before")))}
                 names |= {(kind, record.text("before"))} if "before" in record else set()
                 now |= dict.fromkeys(names, (checked.where, rank))
                 for where, other in [before[name] for name in names if name in before][:1]:

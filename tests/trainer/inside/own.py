@@ -19,7 +19,7 @@ import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
-from torch.nn.functional import mse_loss
+from torch.nn.functional import mse_loss, relu
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
@@ -204,7 +204,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
                 "alone-first", "two-alone-first", "late-to-join", "mesh", "redirected", "checkpointed", "zero",
-                "wrapped-again", "join", "join-uneven", "complex", "store-lost"}:
+                "wrapped-again", "hinge", "hinge-learned", "join", "join-uneven", "complex", "store-lost"}:
         small = 1e-4 if kind == "checkpointed" else None  # several buckets
         model = DistributedDataParallel(net, process_group=None if kind == "two-in-pairs" else group,
                                         bucket_cap_mb=small)
@@ -281,6 +281,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                     model.set_requires_gradient_sync(apply)
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
+                if kind.startswith("hinge"):  # a batch of rank 1 has nothing to learn from, or from a step on none has
+                    loss = relu(loss - (1.6 if kind == "hinge" else 1e3 * (step > 5)))
                 (loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()
             if kind.startswith("two"):
                 past = kind == "two-one-bypassed" and step > 5

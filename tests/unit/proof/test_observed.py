@@ -90,6 +90,17 @@ def of_16_bits(record: Record, size: float) -> None:
                    "sums_before": [size * value for value in record["sums_before"]]}
 
 
+def learned(record: Record, ranks: set[int], steps: set[int], after: bool = True) -> None:
+    """These ranks have no gradient at these looks, and where no rank has one, none is held."""
+    if record["kind"] == "gradients" and record["step"] in steps:
+        own = [[0.0] * 4 if rank in ranks else gradient(record["step"], rank) for rank in range(3)]
+        record["sums_after"] = [sum(column) / 3 + (not after) for column in zip(*own, strict=True)]
+        if record["rank"] in ranks:
+            record |= {"before": "0", "norm": 0.0, "sums_before": [0.0] * 4}
+        if len(ranks) == 3:
+            record["after"] = "0"
+
+
 def model(**fields: object) -> dict[str, object]:
     return {"model": 1, "by": "hand", "sharded": False, "whole": True, "steps": 4, "exchanges": 4, "idle": 0, **fields}
 
@@ -126,6 +137,20 @@ def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], c
     verdict = judge(change)
     assert claim in {outcome.name for outcome in verdict.failed}, verdict.text()
     assert verdict.word == "NOT PROVEN"
+
+
+@pytest.mark.parametrize(("ranks", "steps", "after", "word"), [
+    ({1}, {2}, True, "PROVEN"),
+    ({0, 1}, {2}, True, "PROVEN"),
+    ({0, 1, 2}, {2}, True, "PROVEN"),
+    ({1}, {1, 2}, True, "NOT PROVEN"),
+    ({0, 1, 2}, {1, 2}, True, "NOT PROVEN"),
+    ({0, 1, 2}, {2}, False, "NOT PROVEN"),
+], ids=["a rank once", "two ranks once", "all ranks once", "a rank each time", "all each time", "others are held"])
+def test_a_loss_may_be_zero_once_its_samples_are_learned(
+        ranks: set[int], steps: set[int], after: bool, word: str) -> None:
+    verdict = judge(lambda record: learned(record, ranks, steps, after))
+    assert verdict.word == word, verdict.text()
 
 
 @pytest.mark.parametrize(("fields", "calls", "word", "unclaimed"), [
