@@ -99,7 +99,8 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 100 'fatal: |\[ERROR\]' .molecule.log | tail -n 200; exit $$status; }
 
-TESTS ?= tests/charts tests/lab tests/trainer tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
+WITHOUT_LAB = tests/charts tests/trainer
+TESTS ?= $(WITHOUT_LAB) tests/lab tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
 	tests/cluster/test_cluster_faults.py tests/cluster/test_fakes.py \
 	tests/cluster/test_hardening.py tests/cluster/test_lab.py tests/cluster/test_script_corpus.py \
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
@@ -114,7 +115,16 @@ pytest: setup parts
 
 .PHONY: test
 test: export ALL := 1
-test: check parts molecule pytest ## all that a contributor must pass
+test: setup parts ## all that a contributor must pass
+	@.venv/bin/python -m tools.beside on-lab without-lab
+
+.PHONY: on-lab
+on-lab: molecule
+	@$(MAKE) --no-print-directory pytest TESTS="$(filter-out $(WITHOUT_LAB),$(TESTS))"
+
+.PHONY: without-lab
+without-lab: check
+	@$(MAKE) --no-print-directory pytest TESTS="$(WITHOUT_LAB)"
 
 .PHONY: test-full
 test-full: setup ## every scenario and all of tests/, with larger counts; PART=1/3 runs a third of it (SEED=n: the order of a noted run)
