@@ -1,4 +1,4 @@
-"""`make test`: one target on the terminal, and another beside it, on the processor time that the first leaves.
+"""`make test`: one target on the terminal, and another beside it, on most of the processor time that the first leaves.
 
 Tests on a cluster mostly wait for it. What needs none runs meanwhile; what it prints is kept, and printed at the end.
 Each runs to its end, whatever becomes of the other. The output of the one that failed comes last.
@@ -6,8 +6,6 @@ Each runs to its end, whatever becomes of the other. The output of the one that 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import signal
 import subprocess
@@ -17,52 +15,46 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
 LOG = Path(".beside.log")
 MAKE = ("make", "--no-print-directory")
+YIELDS = ("nice", "-n", "10")  # to a tenth of a processor that the other wants
 
 
-def start(target: str, output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
-    """Make a target, whose output goes to a file and which yields to others, if there is a file."""
+def start(*command: str, output: IO[bytes] | None = None) -> subprocess.Popen[bytes]:
+    """Start a command on the terminal, or with a file for all that it prints."""
     error = subprocess.STDOUT if output else None
-    running = subprocess.Popen([*MAKE, target], stdin=subprocess.DEVNULL, stdout=output, stderr=error)
-    if output:
-        os.sched_setscheduler(running.pid, os.SCHED_IDLE, os.sched_param(0))
-    return running
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=error)
+
+
+def stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Pass SIGTERM on."""
+    for one in running:
+        one.terminate()
 
 
 def main(first: str, other: str) -> int:
     """Make both; 1 if one of them fails."""
-    began = time.monotonic()
+    began, running = time.monotonic(), list[subprocess.Popen[bytes]]()
+    signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all of them
+    signal.signal(signal.SIGTERM, lambda *_: stop(running))
     with LOG.open("wb") as log:
-        beside, shown = start(other, log), start(first)
+        running.append(beside := start(*YIELDS, *MAKE, other, output=log))
+        running.append(shown := start(*MAKE, first))
         print(f"make {other} runs beside make {first}; its output is in {LOG}", flush=True)
-        # The terminal stops both with Ctrl-C. Others are asked to stop by name, and each removes what it has started.
-        signal.signal(signal.SIGINT, lambda *_: None)
-        signal.signal(signal.SIGTERM, stopping(shown, beside))
-        failed = shown.wait()
+        word = "failed" if shown.wait() else "passed"
+        print(f"make {first} {word} after {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
         if beside.poll() is None:
-            minutes = (time.monotonic() - began) / 60
-            print(f"make {first} ended after {minutes:.0f} minutes; make {other} still runs", flush=True)
+            print(f"make {other} still runs; its output is in {LOG}", flush=True)
         beside.wait()
-    if beside.returncode or not failed:
+    failed = [name for name, one in ((first, shown), (other, beside)) if one.returncode]
+    if failed != [first]:
         with LOG.open("rb") as log:
             shutil.copyfileobj(log, sys.stdout.buffer)
-    else:
-        print(f"make {other} passed; its output is in {LOG}")
-    return 1 if failed or beside.returncode else 0
-
-
-def stopping(*running: subprocess.Popen[bytes]) -> Callable[[int, object], None]:
-    """A handler that passes its signal on."""
-
-    def handler(number: int, _: object) -> None:
-        for one in running:
-            with contextlib.suppress(ProcessLookupError):
-                one.send_signal(number)
-
-    return handler
+    if failed:
+        print("failed:", ", ".join(f"make {name}" for name in failed))
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

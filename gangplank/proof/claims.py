@@ -454,7 +454,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
     table = steps.looks(run)
-    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
+    unseen, blind = (observed.no_look(run) or observed.alone(table), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     if run.format >= FULL and not run.observed:
@@ -471,7 +471,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
         rows = checked.rows
         if checked.absent and not blind:
             problems.append(f"{checked.where}: no gradients of rank {checked.absent}")
-        own = [record.text("before") for record in rows.values() if not (run.observed and steps.zero(record))]
+        own = [record.text("before") for record in rows.values() if not record.zero]
         gradients = set(own)
         if len(gradients) < len(own):
             problems.append(
@@ -509,13 +509,7 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
         averages = {record.text("after") for record in rows.values()}
         if len(averages) > 1:
             problems.append(f"{checked.where}: ranks hold {len(averages)} different averages")
-        problems += [
-            f"{checked.where}: rank {rank} kept its own gradient"
-            for rank, record in rows.items()
-            if checked.world_size > 1 and (
-                record["after"] == record["before"] or (run.format > 1 and not run.observed
-                                                        and record["sums_after"] == record["sums_before"]))
-        ]
+        problems += steps.kept(checked, checksums_too=run.format > 1 and not run.observed)
     if unseen and not problems:
         return None, unseen
     detail = f"equal on all ranks after the all-reduce at {counted(len(table), 'checked step')}"
@@ -526,9 +520,9 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
 def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     """At checked steps four checksums of what all ranks hold are the mean of the ranks' own, but for rounding.
 
-    From format 4 on, also for a sample of other steps. A rank's own gradient is not the same as at another step,
-    not next to nothing at each of four checked steps, or of all if there are fewer, and not zero. That of an observed
-    script may be zero at up to half of the checked steps, beside those at which all are.
+    From format 4 on, also for a sample of other steps. A rank's own gradient is not zero, and not the same as at
+    another step. It is not next to nothing at each of four checked steps, or of all if there are fewer. In an observed
+    script it may be zero at some checked steps, which then show nothing of that rank.
 
     Fails for: a rank that adds nothing*, a broadcast of rank 0's gradient*, a sum, gradients that never change,
     averages at some steps alone*.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.proof.records import Run
+    from gangplank.proof.steps import Checked
 
 NOT_CLAIMED = "not claimed: "
 # Communication hooks of torch that average in another type than the gradients have.
@@ -113,19 +114,29 @@ def exchanged_at_every_step(run: Run) -> Judgement:
 
 
 def no_look(run: Run) -> str:
-    """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were."""
+    """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were.
+
+    A look at which a rank's gradient is zero does not show what that rank adds, and does not speak for it.
+    """
     if reason := blind(run):
         return NOT_CLAIMED + reason
     models = [model for end in ends(run).values() for model in models_of(end) if model.whole("steps")]
-    looks = dict[int, int]()
+    looks, shown = dict[int, int](), dict[tuple[int, int], int]()
     for record in run.of("gradients"):
-        looks[record.whole("epoch")] = max(looks.get(record.whole("epoch"), 0), record.whole("step"))
+        number, step = record.whole("epoch"), record.whole("step")
+        looks[number] = max(looks.get(number, 0), step)
+        if not record.zero:
+            shown[number, record.whole("rank")] = max(shown.get((number, record.whole("rank")), 0), step)
     reason = "" if models else "no step of an optimizer of torch was seen"
     for model in models:
         number, last = model.whole("model"), looks.get(model.whole("model"), 0)
-        if last and model.whole("exchanges") < LATE * last:
+        own = shown.get((number, model.whole("rank")), last)
+        if last and model.whole("exchanges") < LATE * own:
             continue
-        if last:
+        if own < last:
+            reason = (f"the gradient of rank {model['rank']} was zero whenever anybody looked after exchange {own} of "
+                      f"{model['exchanges']} (model {number})")
+        elif last:
             reason = f"nobody looked at model {number} after exchange {last} of {model['exchanges']}"
         elif model.get("whole") is False:
             reason = f"gradients are exchanged within a part of the ranks (model {number})"
@@ -135,6 +146,17 @@ def no_look(run: Run) -> str:
             reason = f"no exchange of gradients could be looked at (model {number})"
         break
     return NOT_CLAIMED + reason if reason else ""
+
+
+def alone(tables: Sequence[Checked]) -> str:
+    """Which rank had a gradient only where no other had one, so that it is compared with none; "" if none has."""
+    compared, ranks = set[int](), set[int]()
+    for checked in tables:
+        own = {rank for rank, record in checked.rows.items() if not record.zero}
+        ranks |= checked.rows.keys()
+        compared |= own if len(own) > 1 else set()
+    return next((f"{NOT_CLAIMED}whenever anybody looked, rank {rank} or all others had a gradient of zero"
+                 for rank in sorted(ranks - compared) if len(ranks) > 1), "")
 
 
 def factor(after: Sequence[Sequence[float]], means: Sequence[float]) -> float:

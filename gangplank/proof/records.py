@@ -63,6 +63,11 @@ Fix: write it as docs/proof.md describes
             raise self.refused(key, "a finite number")
         return value
 
+    @property
+    def zero(self) -> bool:
+        """Whether the rank's own gradient is zero, as far as the record shows it: from format 2 on."""
+        return "norm" in self and not self.number("norm")
+
     def text(self, key: str) -> str:
         """A text."""
         value = self.get(key)

@@ -101,32 +101,38 @@ class Checked:
 
 
 def looks(run: Run) -> list[Checked]:
-    """Looks at all gradients of a step, by (epoch, step).
-
-    The loss of a user's own script may be zero once its model has learned the samples, as a hinge loss is. Of an
-    observed script, looks at which all gradients are zero show nothing, and are left out if there are others.
-    """
-    every = grouped(run, "gradients", lambda record: (record.whole("epoch"), record.whole("step")),
-                    lambda record: f"step {record['step']}")
-    return [checked for checked in every if not run.observed or not nothing_to_average(checked)] or every
-
-
-def nothing_to_average(checked: Checked) -> bool:
-    """Whether the gradients of all ranks are zero, and what they hold after the exchange, too."""
-    return all(zero(record) and not any(checksums(record, "sums_after")) for record in checked.rows.values())
-
-
-def zero(record: Record) -> bool:
-    """Whether a rank's own gradient is zero, as far as it says so: from format 2 on."""
-    return "norm" in record and not norm(record)
+    """Looks at all gradients of a step, by (epoch, step)."""
+    return grouped(run, "gradients", lambda record: (record.whole("epoch"), record.whole("step")),
+                   lambda record: f"step {record['step']}")
 
 
 def zeros(tables: Sequence[Checked]) -> list[str]:
-    """Looks at which a rank's gradient is zero. An observed script's may be at half of them."""
-    every = [(rank, checked) for checked in tables for rank, record in checked.rows.items() if zero(record)]
-    times, seen = Counter(rank for rank, _ in every), Counter(rank for checked in tables for rank in checked.rows)
-    return [f"{checked.where}: the gradient of rank {rank} is zero" for rank, checked in every
-            if not checked.observed or 2 * times[rank] > seen[rank]]
+    """Looks at which a rank's gradient is zero.
+
+    The loss of a user's own script may be zero for samples that its model has learned, as a hinge loss is. Of an
+    observed script, only ranks are named that have no other gradient of a model (`epoch`) at any look.
+    """
+    seen, every = Counter[tuple[int, int]](), list[tuple[tuple[int, int], str]]()
+    for checked in tables:
+        for rank, record in checked.rows.items():
+            key = record.whole("epoch"), rank
+            seen[key] += 1
+            if record.zero:
+                every.append((key, f"{checked.where}: the gradient of rank {rank} is zero"))
+    times = Counter(key for key, _ in every)
+    strict = not all(checked.observed for checked in tables)
+    return [line for key, line in every if strict or times[key] == seen[key]]
+
+
+def kept(checked: Checked, checksums_too: bool) -> list[str]:
+    """Ranks that hold their own gradient after the exchange, where it is not the only one that is not zero."""
+    if checked.world_size < 2:
+        return []
+    others = sum(not record.zero for record in checked.rows.values())
+    return [f"{checked.where}: rank {rank} kept its own gradient" for rank, record in checked.rows.items()
+            if others > (not record.zero) and (
+                record["after"] == record["before"]
+                or (checksums_too and record["sums_after"] == record["sums_before"]))]
 
 
 def samples(run: Run) -> list[Checked]:
@@ -311,7 +317,8 @@ def impossible(checked: Checked) -> list[str]:
         elements, size = record.whole("elements"), math.hypot(*checksums(record, "sums_before"))
         expected = norm(record) / math.sqrt(max(1, elements))  # at least
         cancels = checked.observed and 0 < elements < MANY
-        if (size < UNLIKELY * expected and not cancels) or (norm(record) and not elements):
+        too_small = size < UNLIKELY * expected and not cancels
+        if too_small or (norm(record) and not elements) or (size and not norm(record)):
             problems.append(f"{checked.where}: rank {rank} says that absolute values add up to {norm(record):.4g}, "
                             "which its checksums exclude")
     return problems
@@ -379,7 +386,7 @@ def repeats(tables: Mapping[str, Sequence[Checked]]) -> list[str]:
         for checked in every:
             now = dict[tuple[str, str], tuple[str, int]]()
             for rank, record in checked.rows.items():
-                if zero(record):
+                if record.zero:
                     continue
                 names = {(kind, str(checksums(record, "sums_before")))}
                 names |= {(kind, record.text("before"))} if "before" in record else set()

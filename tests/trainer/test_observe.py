@@ -60,7 +60,7 @@ def own_words(rank: Rank) -> list[str]:
 @pytest.mark.parametrize("kind", ["ddp", "accumulate", "metrics", "hand", "hand-clip", "sum", "loader", "hand-flat",
                                   "hand-async", "hand-scatter", "hand-coalesced", "hand-mixed", "hand-kept", "mesh",
                                   "redirected", "checkpointed", "join", "complex", "hand-complex",
-                                  "hand-lazy-complex", "hinge", "hinge-learned"])
+                                  "hand-lazy-complex", "hinge", "hinge-learned", "sum-hinge-0"])
 def test_an_honest_script_is_proven_without_an_edit(root: Root, kind: str) -> None:
     ranks = run(root, kind)
     assert {rank.code for rank in ranks} == {0}, ranks[0].text

@@ -281,8 +281,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                     model.set_requires_gradient_sync(apply)
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
-                if kind.startswith("hinge"):  # a batch of rank 1 has nothing to learn from, or from a step on none has
-                    loss = relu(loss - (1.6 if kind == "hinge" else 1e3 * (step > 5)))
+                if "hinge" in kind:  # one batch of rank 1 has a loss of zero, or from a step on those of several ranks have
+                    loss = relu(loss - (1.6 if kind == "hinge" else 1e3 * (step > 5 and not kind.endswith(f"-{rank}"))))
                 (loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()
             if kind.startswith("two"):
                 past = kind == "two-one-bypassed" and step > 5
@@ -292,7 +292,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
             if kind == "hand-lazy-complex":  # conjugated when it is read
                 for parameter in net.parameters():
                     parameter.grad = parameter.grad.conj().resolve_conj().conj()
-            if kind == "sum":
+            if kind in {"sum", "sum-hinge-0"}:
                 for parameter in net.parameters():
                     dist.all_reduce(parameter.grad)
             if kind == "hand-clip":

@@ -30,10 +30,10 @@ def calls(name: str, pods: int) -> int:
 
 @pytest.mark.parametrize("name", fit.CASES)
 def test_fit_and_why_work_little_for_each_pod_of_a_large_cluster(name: str) -> None:
-    """Counted in calls, which are the same on a busy machine; `make bench PARTS=fit` measures CPU time."""
+    """Counted in calls, as many on a busy machine; `make bench PARTS=fit growth` measures CPU time."""
     half, whole = calls(name, fit.PODS // 2), calls(name, fit.PODS)
-    assert fit.PODS < whole < CALLS * fit.PODS, "nothing was counted, or an answer takes more than a second"
-    assert whole < 2.1 * half, "more than n log n"
+    assert fit.PODS < whole < CALLS * fit.PODS
+    assert whole < 2.2 * half, "more than n log n"
 
 
 @pytest.mark.parametrize(("nodes", "pods"), fit.EXACT.items())

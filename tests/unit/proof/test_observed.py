@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -90,15 +91,44 @@ def of_16_bits(record: Record, size: float) -> None:
                    "sums_before": [size * value for value in record["sums_before"]]}
 
 
-def learned(record: Record, ranks: set[int], steps: set[int], after: bool = True) -> None:
-    """These ranks have no gradient at these looks, and where no rank has one, none is held."""
-    if record["kind"] == "gradients" and record["step"] in steps:
-        own = [[0.0] * 4 if rank in ranks else gradient(record["step"], rank) for rank in range(3)]
-        record["sums_after"] = [sum(column) / 3 + (not after) for column in zip(*own, strict=True)]
-        if record["rank"] in ranks:
-            record |= {"before": "0", "norm": 0.0, "sums_before": [0.0] * 4}
-        if len(ranks) == 3:
-            record["after"] = "0"
+@dataclass
+class Learned(Observed):
+    """Ranks that are looked at more often, and have no gradient at some of the looks."""
+
+    zeros: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    """Ranks, by model and step."""
+    models: int = 1
+    exchanges: int = 40
+    hand: bool = False
+    """Whether they add up their gradients themselves."""
+
+    def train(self) -> list[Record]:
+        self.by, self.factor = ("hand", 3.0) if self.hand else (self.by, self.factor)
+        self.begin()
+        for number, step in itertools.product(range(1, self.models + 1), (1, 2, 8, 32)):
+            self.look(number, step)
+        for rank in range(self.size):
+            totals = [model(model=number, by=self.by, steps=self.exchanges, exchanges=self.exchanges)
+                      for number in range(1, self.models + 1)]
+            self.add(rank, "end", steps=self.models * self.exchanges, collectives={"all_reduce": 2}, blind=None,
+                     models=totals)
+        self.exchange(None)
+        return self.records()
+
+    def look(self, number: int, step: int) -> None:
+        none = self.zeros.get((number, step), set())
+        own = [[0.0 if rank in none else number * step**2 * x for x in gradient(step, rank)]
+               for rank in range(self.size)]
+        sums = [self.factor * sum(column) / self.size for column in zip(*own, strict=True)]
+        before = ["0" if rank in none else f"{number}-{step}-{rank}" for rank in range(self.size)]
+        others = sorted({*before} - {"0"})
+        after = f"{number}-{step}" if len(others) > self.hand else "".join(others) or "0"
+        for rank in range(self.size):
+            self.add(rank, "gradients", epoch=number, step=step, before=before[rank], elements=1000, dtype="float32",
+                     norm=0.0 if rank in none else number * step**2 * (10.0 + rank), sums_before=own[rank], by=self.by,
+                     hooks=[], sums_after=sums, after=after)
+            self.add(rank, "weights", epoch=number, step=step, parameters=f"w{number}-{step}", last=step == 32)
+        self.exchange(0)
 
 
 def model(**fields: object) -> dict[str, object]:
@@ -139,18 +169,38 @@ def test_each_claim_fails_for_what_breaks_it(change: Callable[[Record], None], c
     assert verdict.word == "NOT PROVEN"
 
 
-@pytest.mark.parametrize(("ranks", "steps", "after", "word"), [
-    ({1}, {2}, True, "PROVEN"),
-    ({0, 1}, {2}, True, "PROVEN"),
-    ({0, 1, 2}, {2}, True, "PROVEN"),
-    ({1}, {1, 2}, True, "NOT PROVEN"),
-    ({0, 1, 2}, {1, 2}, True, "NOT PROVEN"),
-    ({0, 1, 2}, {2}, False, "NOT PROVEN"),
-], ids=["a rank once", "two ranks once", "all ranks once", "a rank each time", "all each time", "others are held"])
+ALL, LAST = {0, 1, 2}, (1, 32)
+
+
+@pytest.mark.parametrize(("zeros", "fields", "word"), [
+    ({}, {}, "PROVEN"),
+    ({LAST: {1}}, {}, "PROVEN"),
+    ({LAST: {0, 1}}, {}, "PROVEN"),
+    ({LAST: ALL}, {}, "PROVEN"),
+    ({LAST: ALL, (1, 8): ALL}, {}, "NOT CLAIMED"),  # of 40 exchanges, none after the second
+    ({LAST: {1}}, {"exchanges": 8 * 16}, "NOT CLAIMED"),
+    ({(1, step): {1} for step in (1, 2, 8, 32)}, {}, "NOT PROVEN"),
+    ({(1, step): ALL for step in (1, 2, 8, 32)}, {}, "NOT PROVEN"),
+    ({(2, step): {1} for step in (1, 2, 8, 32)}, {"models": 2}, "NOT PROVEN"),
+    ({(2, step): ALL for step in (1, 2, 8, 32)}, {"models": 2}, "NOT PROVEN"),
+    ({LAST: {0, 2}}, {"hand": True}, "PROVEN"),  # the sum is the gradient of the only rank that has one
+])
 def test_a_loss_may_be_zero_once_its_samples_are_learned(
-        ranks: set[int], steps: set[int], after: bool, word: str) -> None:
-    verdict = judge(lambda record: learned(record, ranks, steps, after))
+        zeros: dict[tuple[int, int], set[int]], fields: dict[str, Any], word: str) -> None:
+    verdict = prove(Learned(zeros=zeros, **fields).train(), EXPECTED)
     assert verdict.word == word, verdict.text()
+
+
+def test_a_gradient_that_is_compared_with_none_is_not_called_different() -> None:
+    zeros = {(1, 1): {1, 2}, (1, 2): {0}, (1, 8): {1, 2}, LAST: {0}}
+    verdict = prove(Learned(zeros=zeros).train(), EXPECTED)
+    assert [claim.detail for claim in verdict.claims if claim.name == "gradients differ before the all-reduce"] == [
+        "not claimed: whenever anybody looked, rank 0 or all others had a gradient of zero"]
+
+
+def test_a_gradient_that_is_zero_has_no_checksums() -> None:
+    verdict = judge(where("gradients", 1, norm=0.0))
+    assert "step 1: rank 1 says that absolute values add up to 0, which its checksums exclude" in verdict.text()
 
 
 @pytest.mark.parametrize(("fields", "calls", "word", "unclaimed"), [
