@@ -281,7 +281,7 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
                     model.set_requires_gradient_sync(apply)
                 around = kind == "bypass" or (kind == "bypass-late" and step > 5)
                 loss = mse_loss((net if around else model)(inputs), targets)
-                if "hinge" in kind:  # one batch of rank 1 has a loss of zero, or from a step on those of several ranks have
+                if "hinge" in kind:  # a batch of rank 1 has a loss of zero, or the later ones of several ranks
                     loss = relu(loss - (1.6 if kind == "hinge" else 1e3 * (step > 5 and not kind.endswith(f"-{rank}"))))
                 (loss * WEIGHT_OF_RANK_1 if rank == 1 else loss).backward()
             if kind.startswith("two"):
