@@ -42,6 +42,15 @@ METRICS = {
 }
 SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
+# Fields whose value, or default, follows from another one's
+OF_GPUS = ("collective", "processes_per_node", "shm_size")
+DERIVED = {
+    "team": ("namespace", "queue"),
+    "resources": ("master_resources", *OF_GPUS),
+    "master_resources": OF_GPUS,
+    "code": ("script", "requirements"),
+    "requirements": ("script",),
+}
 PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
 
 
@@ -64,11 +73,28 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     fields = Fields(mapping, "training_job", problems)
     spec = read_job(fields, scripts or {})
     fields.done()
-    if not problems:
-        rules.check(spec, [name for name, item in fields.map.items() if item is not None], problems)
+    unknown = refused(problems)
+    if unknown is not None:
+        rules.check(spec, [name for name, item in fields.map.items() if item is not None], problems, unknown)
     if problems:
         raise SpecError(problems, source)
     return spec
+
+
+def refused(problems: Problems) -> set[str] | None:
+    """The fields of the job that are not what its file says, as they were refused; None if it may be any of them.
+
+    >>> refused([Problem("training_job.code", "1", "a path")]) == {"code", "script", "requirements"}
+    True
+    """
+    fields = set[str]()
+    for problem in problems:
+        head, _, path = problem.path.partition(".")
+        name = re.split(r"\W", path)[0]
+        if head != "training_job" or name not in {*rules.NAMES, *BACKENDS} or name == "backend":
+            return None  # such as a misspelt field
+        fields |= {"block" if name in BACKENDS else name, *DERIVED.get(name, ())}
+    return fields
 
 
 def job_mapping(value: Any, problems: Problems) -> Any:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import posixpath
-from dataclasses import asdict, is_dataclass
-from typing import TYPE_CHECKING
+from dataclasses import asdict, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.backends.device_claims import claimed
@@ -12,33 +13,55 @@ from gangplank.backends.pod_template import SCRIPT_FOLDER, SHM_FOLDER
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.errors import Problem, shown
 from gangplank.k8s import names, quantity
+from gangplank.spec import JobSpec
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from gangplank.backends.base import Bad, Rule
     from gangplank.reading.fields import Problems
-    from gangplank.spec import JobSpec
 
+NAMES = frozenset(field.name for field in fields(JobSpec))
 ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
 
 
-def check(spec: JobSpec, written: Collection[str], problems: Problems) -> None:
-    """Apply every rule to a job; `written` are the fields in its file."""
+class Watched(JobSpec):
+    """A job that notes which of its fields a rule reads."""
+
+    def __getattribute__(self, name: str) -> Any:
+        """A field, or what the job computes of its fields."""
+        if name in NAMES:
+            self.read.add(name)
+        return super().__getattribute__(name)
+
+    @functools.cached_property
+    def read(self) -> set[str]:
+        """The fields that were read."""
+        return set()
+
+
+def check(spec: JobSpec, written: Collection[str], problems: Problems, unknown: Collection[str] = ()) -> None:
+    """Apply every rule to a job; `written` are the fields in its file.
+
+    `unknown` are fields whose value is only a default, as theirs was refused: what depends on them is not reported.
+    """
+    watched = Watched(**{name: getattr(spec, name) for name in NAMES})
 
     def bad(path: str, got: object, expected: str, fix: str = "") -> None:
-        problems.append(Problem(f"training_job.{path}", shown(got), expected, fix))
+        if watched.read.isdisjoint(unknown):
+            problems.append(Problem(f"training_job.{path}", shown(got), expected, fix))
 
     backend = BACKENDS[spec.backend]
     for field in written:
-        if refusal := backend.refuses.get(field):
+        if field not in unknown and (refusal := backend.refuses.get(field)):
             got = _plain(getattr(spec, field))
             bad(field, got, f"no {field} on {spec.backend} ({refusal.reason})", refusal.fix)
     for block in BACKENDS:
         if block in written and block != spec.backend:
             bad(block, block, f"only the block of {spec.backend}", "remove it, or change backend")
     for rule in (*RULES, *backend.rules):
-        rule(spec, bad)
+        watched.read.clear()
+        rule(watched, bad)
 
 
 def _plain(value: object) -> object:
@@ -171,9 +194,13 @@ def gang(spec: JobSpec, bad: Bad) -> None:
     """A gang is not larger than the job."""
     if spec.min_available is not None and spec.min_available > spec.replicas:
         bad("min_available", spec.min_available, f"at most the job's {spec.replicas} replicas")
+
+
+def leaf_queue(spec: JobSpec, bad: Bad) -> None:
+    """A queue that takes jobs."""
     if spec.queue == QUEUE_SYSTEM.root:
         expected = f"a leaf queue ({QUEUE_SYSTEM.title} refuses jobs in the root queue)"
         bad("queue", spec.queue, expected, "name the queue of your team")
 
 
-RULES: tuple[Rule, ...] = (process, name_length, world, resources, claims, volumes, gang)
+RULES: tuple[Rule, ...] = (process, name_length, world, resources, claims, volumes, gang, leaf_queue)

@@ -61,6 +61,21 @@ def test_names_all_problems_at_once() -> None:
         assert part in text
 
 
+@pytest.mark.parametrize(("changes", "paths"), [
+    ({"image": 5, "min_available": 9, "master": 1}, {"image", "master"}),  # a misspelt field may be any of them
+    ({"image": 5, "min_available": 9, "ttl_s": "x"}, {"image", "ttl_s", "min_available"}),
+    ({"workers": -1, "min_available": 9, "queue": "root"}, {"workers", "queue"}),
+    ({"masters": 0, "resources": {"cpu": "x"}, "collective": "nccl"}, {"masters", "resources.cpu"}),
+    ({"team": "A", "queue": "root", "masters": 0}, {"team", "masters"}),
+    ({"backend": "pytorch", "masters": 0}, {"backend"}),
+    ({"volcano": {"wrong": 1}, "masters": 0}, {"volcano.wrong", "masters"}),
+    ({"backend": "indexed", "max_retries": -1, "volcano": {}, "queue": "a"}, {"max_retries", "volcano", "queue"}),
+])
+def test_rules_between_fields_apply_where_none_of_these_was_refused(changes: dict[str, Any], paths: set[str]) -> None:
+    text = refusal(**changes)
+    assert {line.strip().removeprefix("training_job.").partition(":")[0] for line in text.splitlines()[1:]} == paths
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
