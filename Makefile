@@ -83,7 +83,7 @@ lint: setup ## ruff, mypy, the layers of gangplank/, yamllint, ansible-lint
 
 .PHONY: check
 check: setup ## lint, and the quick tests that need nothing: no root, no network, no cluster, nothing built (under 3 minutes; ALL=1: slow ones too)
-	@$(MAKE) --no-print-directory -j2 --output-sync=line lint unit
+	@.venv/bin/python -m tools.beside unit lint
 
 .PHONY: unit
 # Compiled tests are kept, whatever the environment says: pytest takes longer to compile them than to collect them.

@@ -1,4 +1,4 @@
-"""`make test`: one target on the terminal, and another beside it, on most of the processor time that the first leaves.
+"""`make test` and `make check`: one target on the terminal, and another beside it, which yields to it.
 
 Tests on a cluster mostly wait for it. What needs none runs meanwhile; what it prints is kept, and printed at the end.
 Each runs to its end, whatever becomes of the other. The output of the one that failed comes last.
@@ -17,7 +17,6 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LOG = Path(".beside.log")
 MAKE = ("make", "--no-print-directory")
 YIELDS = ("nice", "-n", "10")  # to a tenth of a processor that the other wants
 
@@ -36,21 +35,21 @@ def stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
 
 def main(first: str, other: str) -> int:
     """Make both; 1 if one of them fails."""
-    began, running = time.monotonic(), list[subprocess.Popen[bytes]]()
+    began, running, kept = time.monotonic(), list[subprocess.Popen[bytes]](), Path(f".{other}.log")
     signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all of them
     signal.signal(signal.SIGTERM, lambda *_: stop(running))
-    with LOG.open("wb") as log:
+    with kept.open("wb") as log:
         running.append(beside := start(*YIELDS, *MAKE, other, output=log))
         running.append(shown := start(*MAKE, first))
-        print(f"make {other} runs beside make {first}; its output is in {LOG}", flush=True)
+        print(f"make {other} runs beside make {first}; its output is in {kept}", flush=True)
         word = "failed" if shown.wait() else "passed"
         print(f"make {first} {word} after {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
         if beside.poll() is None:
-            print(f"make {other} still runs; its output is in {LOG}", flush=True)
+            print(f"make {other} still runs; its output is in {kept}", flush=True)
         beside.wait()
     failed = [name for name, one in ((first, shown), (other, beside)) if one.returncode]
     if failed != [first]:
-        with LOG.open("rb") as log:
+        with kept.open("rb") as log:
             shutil.copyfileobj(log, sys.stdout.buffer)
     if failed:
         print("failed:", ", ".join(f"make {name}" for name in failed))

@@ -17,7 +17,7 @@ JOIN = "every rank has to come to init_process_group"
 MAIN = "MainThread"
 OWN = re.compile(r"[^/<\s].*:\d+, in ")  # a frame of the script's folder: other files have their whole path
 MOST = 3  # places in a message
-MOST_RANKS = 10_000  # of a job that does not say its world size: a script may print any rank
+PLAUSIBLE_RANKS = 10_000  # of a job that does not say its world size: a script may print any rank
 FRAMES = 4  # of the script, from the innermost outwards, that are kept of a rank
 
 
@@ -53,7 +53,7 @@ class Stuck:
 
     def has(self, rank: int) -> bool:
         """Whether the job may have this rank."""
-        return rank < (MOST_RANKS if self.world_size is None else self.world_size)
+        return rank < (PLAUSIBLE_RANKS if self.world_size is None else self.world_size)
 
     @property
     def complete(self) -> bool:

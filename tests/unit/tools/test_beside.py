@@ -43,7 +43,7 @@ def test_both_run_to_their_ends_whatever_becomes_of_the_other(
     assert f"make first {'failed' if first == '1' else 'passed'} after 0 minutes" in lines
     assert lines[-1] == last
     assert ("four" in lines) == (last != "failed: make first"), text
-    kept = (tmp_path / ".beside.log").read_text().splitlines()
+    kept = (tmp_path / ".other.log").read_text().splitlines()
     assert int(kept[kept.index("three") + 1]) > int(lines[lines.index("one") + 1]), "it takes time from the first"
 
 
