@@ -111,20 +111,21 @@ TESTS ?= $(WITHOUT_LAB) tests/lab tests/cluster/test_actions.py tests/cluster/te
 	tests/guides/test_vsphere.py::test_an_indented_end_ends_nothing tests/guides/test_vsphere.py::test_the_job_is_accepted_as_it_is_printed
 .PHONY: pytest
 pytest: setup parts
-	GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest --durations=40 --durations-min=10 $(TESTS)
+	$(if $(TESTS),GANGPLANK_TRAINER_ROOT=$$(.venv/bin/python -m lab.build --show roots.trainer) .venv/bin/pytest --durations=40 --durations-min=10 $(TESTS))
 
 .PHONY: test
 test: export ALL := 1
 test: setup parts ## all that a contributor must pass
 	@.venv/bin/python -m tools.beside on-lab without-lab
 
+APART = $(filter $(addsuffix %,$(WITHOUT_LAB)),$(TESTS))
 .PHONY: on-lab
 on-lab: molecule
-	@$(MAKE) --no-print-directory pytest TESTS="$(filter-out $(WITHOUT_LAB),$(TESTS))"
+	@$(MAKE) --no-print-directory pytest TESTS="$(filter-out $(APART),$(TESTS))"
 
 .PHONY: without-lab
 without-lab: check
-	@$(MAKE) --no-print-directory pytest TESTS="$(WITHOUT_LAB)"
+	@$(MAKE) --no-print-directory pytest TESTS="$(APART)"
 
 .PHONY: test-full
 test-full: setup ## every scenario and all of tests/, with larger counts; PART=1/3 runs a third of it (SEED=n: the order of a noted run)

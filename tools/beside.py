@@ -1,7 +1,7 @@
 """`make test` and `make check`: one target on the terminal, and another beside it, which yields to it.
 
 Tests on a cluster mostly wait for it. What needs none runs meanwhile; what it prints is kept, and printed at the end.
-Each runs to its end, whatever becomes of the other. The output of the one that failed comes last.
+Each runs to its end, whatever becomes of the other. If one fails, its output comes last.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ def main(first: str, other: str) -> int:
     signal.signal(signal.SIGINT, lambda *_: None)  # a terminal sends it to all of them
     signal.signal(signal.SIGTERM, lambda *_: stop(running))
     with kept.open("wb") as log:
+        print(f"make {other} runs beside make {first}; its output is in {kept}", flush=True)
         running.append(beside := start(*YIELDS, *MAKE, other, output=log))
         running.append(shown := start(*MAKE, first))
-        print(f"make {other} runs beside make {first}; its output is in {kept}", flush=True)
         word = "failed" if shown.wait() else "passed"
         print(f"make {first} {word} after {(time.monotonic() - began) / 60:.0f} minutes", flush=True)
         if beside.poll() is None:

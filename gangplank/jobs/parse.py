@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gangplank.backends import BACKENDS, DEFAULT, code_pieces, pod_template, wiring
@@ -42,15 +43,11 @@ METRICS = {
 }
 SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
-# Fields whose value, or default, follows from another one's
+KNOWN = (*sorted(rules.NAMES - {"block"}), *BACKENDS)  # the fields of a job
+# Fields that have a part of another one's value, and those whose default follows from another one
+PARTS = {"code": ("script", "requirements"), "requirements": ("script",), "resources": ("master_resources",)}
 OF_GPUS = ("collective", "processes_per_node", "shm_size")
-DERIVED = {
-    "team": ("namespace", "queue"),
-    "resources": ("master_resources", *OF_GPUS),
-    "master_resources": OF_GPUS,
-    "code": ("script", "requirements"),
-    "requirements": ("script",),
-}
+DEFAULTS = {"team": ("namespace", "queue"), "resources": OF_GPUS, "master_resources": OF_GPUS}
 PLACES = ("dir",)  # the other hyperparameter: where the trainer writes TensorBoard's event files
 
 
@@ -73,27 +70,31 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     fields = Fields(mapping, "training_job", problems)
     spec = read_job(fields, scripts or {})
     fields.done()
-    unknown = refused(problems)
+    written = [name for name, item in fields.map.items() if item is not None]
+    unknown = refused(problems, written, spec.backend)
     if unknown is not None:
-        rules.check(spec, [name for name, item in fields.map.items() if item is not None], problems, unknown)
+        rules.check(spec, written, problems, unknown)
     if problems:
         raise SpecError(problems, source)
     return spec
 
 
-def refused(problems: Problems) -> set[str] | None:
+def refused(problems: Problems, written: Collection[str], backend: str) -> set[str] | None:
     """The fields of the job that are not what its file says, as they were refused; None if it may be any of them.
 
-    >>> refused([Problem("training_job.code", "1", "a path")]) == {"code", "script", "requirements"}
+    >>> refused([Problem("training_job.team", "1", "a name")], ["team", "queue"], DEFAULT) == {"team", "namespace"}
     True
     """
     fields = set[str]()
     for problem in problems:
         head, _, path = problem.path.partition(".")
         name = re.split(r"\W", path)[0]
-        if head != "training_job" or name not in {*rules.NAMES, *BACKENDS} or name == "backend":
-            return None  # such as a misspelt field
-        fields |= {"block" if name in BACKENDS else name, *DERIVED.get(name, ())}
+        name = name if name in KNOWN else next(iter(difflib.get_close_matches(name, KNOWN, 1)), "")  # misspelt
+        if head != "training_job" or not name or name == "backend":
+            return None
+        if name not in BACKENDS or name == backend:  # and not a block that is superfluous
+            fields |= {"block" if name in BACKENDS else name, *PARTS.get(name, ())}
+            fields |= {*DEFAULTS.get(name, ())} - {*written}
     return fields
 
 
@@ -135,8 +136,8 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
         backend=(backend := fields.choice("backend", DEFAULT, tuple(BACKENDS))),
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),
         script=read_script(fields, scripts),
-        code=str(fields.map.get("code") or ""),
-        requirements=str(fields.map.get("requirements") or ""),
+        code=code if isinstance(code := fields.map.get("code"), str) else "",
+        requirements=locked if isinstance(locked := fields.map.get("requirements"), str) else "",
         command=fields.words("command"),
         args=fields.words("args"),
         observe=fields.flag("observe", default=True),

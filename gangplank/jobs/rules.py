@@ -69,13 +69,21 @@ def _plain(value: object) -> object:
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
-def process(spec: JobSpec, bad: Bad) -> None:
-    """The job starts one program, and that starts the promised number of processes."""
+def program(spec: JobSpec, bad: Bad) -> None:
+    """The job starts one program."""
     if spec.script and spec.command:
         expected = "script or command, not both (script starts through torchrun by itself)"
         bad("command", list(spec.command), expected, "remove one of them")
+
+
+def flags(spec: JobSpec, bad: Bad) -> None:
+    """Only a script takes hyperparameters."""
     if not spec.script and (spec.hyperparameters or spec.output):
         bad("script", None, "a script that takes hyperparameters and output", "pass them to your command in args")
+
+
+def processes(spec: JobSpec, bad: Bad) -> None:
+    """What the job starts has the promised number of processes."""
     if spec.command and spec.processes_per_node > 1 and not wiring.is_launcher(spec.command):
         fix = "use script, or start your command with torchrun"
         bad("processes_per_node", spec.processes_per_node, "1 for a command that is not torchrun", fix)
@@ -115,16 +123,25 @@ def world(spec: JobSpec, bad: Bad) -> None:
             bad("max_retries", 0, expected, "allow one for each scaling")
 
 
-def resources(spec: JobSpec, bad: Bad) -> None:
-    """A request does not exceed its limit, and the collective matches the hardware."""
+def fallback(spec: JobSpec, bad: Bad) -> None:
+    """Only another collective than gloo can fall back to it."""
     if spec.collective_fallback and spec.collective != "nccl":
         bad("collective_fallback", spec.collective_fallback, "no fallback for a job that uses gloo anyway", "remove it")
+
+
+def amounts(spec: JobSpec, bad: Bad) -> None:
+    """A request does not exceed its limit."""
+    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
+        for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)) if replica else ():
+            if amount.limit and quantity.parse(amount.request) > quantity.parse(amount.limit):
+                bad(f"{path}.{name}.request", amount.request, f"at most the limit, {amount.limit}")
+
+
+def gpus(spec: JobSpec, bad: Bad) -> None:
+    """The collective and the processes match the hardware."""
     for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
         if replica is None:
             continue
-        for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)):
-            if amount.limit and quantity.parse(amount.request) > quantity.parse(amount.limit):
-                bad(f"{path}.{name}.request", amount.request, f"at most the limit, {amount.limit}")
         if spec.collective == "nccl" and not replica.gpus:
             bad("collective", "nccl", f"gloo, as {path}.gpus is 0", "ask for GPUs, or use gloo")
         if 0 < replica.gpus < spec.processes_per_node:
@@ -165,6 +182,10 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
                 f"or pin the job to one node with node_selector {ONE_NODE}"
             )
             bad(f"volumes[{index}].access", volume.access or "ReadWriteOnce", "a claim that many nodes can mount", fix)
+
+
+def places(spec: JobSpec, bad: Bad) -> None:
+    """What the job writes is on one of its volumes."""
     for name, place in (("output", spec.output), ("hyperparameters.dir", str(spec.hyperparameters.get("dir", "")))):
         inside = place.startswith("/")  # of the container; a bucket needs no volume
         above = [volume for volume in spec.volumes if _under(place, volume.mount)]
@@ -203,4 +224,6 @@ def leaf_queue(spec: JobSpec, bad: Bad) -> None:
         bad("queue", spec.queue, expected, "name the queue of your team")
 
 
-RULES: tuple[Rule, ...] = (process, name_length, world, resources, claims, volumes, gang, leaf_queue)
+RULES: tuple[Rule, ...] = (
+    program, flags, processes, name_length, world, fallback, amounts, gpus, claims, volumes, places, gang, leaf_queue,
+)  # fmt: skip

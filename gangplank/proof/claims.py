@@ -454,7 +454,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
     table = steps.looks(run)
-    unseen, blind = (observed.no_look(run) or observed.alone(table), observed.blind(run)) if run.observed else ("", "")
+    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     if run.format >= FULL and not run.observed:
@@ -487,7 +487,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
         return None, unseen
     if expected.world_size == 1:
         return judged(problems, "one rank: nothing to compare")
-    return judged(problems, f"different on every rank at {counted(len(table), 'checked step')}", proven=bool(table))
+    return judged(problems, f"different on every rank at {steps.number(table)}", proven=bool(table))
 
 
 @claim("gradients agree after the all-reduce")
@@ -545,7 +545,7 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
         return None, unseen
     sampled = sum(max(row.whole("sampled") for row in checked.rows.values()) for checked in every)
     note = f", and a sample of {sampled} others" if every else ""
-    detail = f"the mean of all ranks' at {counted(len(table), 'checked step')}{note}"
+    detail = f"the mean of all ranks' at {steps.number(table)}{note}"
     return judged(problems, detail, proven=bool(table))
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.proof.records import Run
-    from gangplank.proof.steps import Checked
 
 NOT_CLAIMED = "not claimed: "
 # Communication hooks of torch that average in another type than the gradients have.
@@ -116,26 +115,28 @@ def exchanged_at_every_step(run: Run) -> Judgement:
 def no_look(run: Run) -> str:
     """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were.
 
-    A look at which a rank's gradient is zero does not show what that rank adds, and does not speak for it.
+    A look at which a rank's gradient is zero, or those of all others, does not speak for that rank.
     """
     if reason := blind(run):
         return NOT_CLAIMED + reason
     models = [model for end in ends(run).values() for model in models_of(end) if model.whole("steps")]
-    looks, shown = dict[int, int](), dict[tuple[int, int], int]()
+    rows: dict[tuple[int, int], dict[int, bool]] = {}  # by model and step: whether each rank had a gradient
     for record in run.of("gradients"):
-        number, step = record.whole("epoch"), record.whole("step")
-        looks[number] = max(looks.get(number, 0), step)
-        if not record.zero:
-            shown[number, record.whole("rank")] = max(shown.get((number, record.whole("rank")), 0), step)
+        row = rows.setdefault((record.whole("epoch"), record.whole("step")), {})
+        row[record.whole("rank")] = not record.zero
+    looks, shown = dict[int, int](), dict[tuple[int, int], int]()
+    for (number, step), row in sorted(rows.items()):
+        looks[number] = step
+        shown |= {(number, rank): step for rank, own in row.items() if own and (len(row) == 1 or sum(row.values()) > 1)}
     reason = "" if models else "no step of an optimizer of torch was seen"
     for model in models:
         number, last = model.whole("model"), looks.get(model.whole("model"), 0)
-        own = shown.get((number, model.whole("rank")), last)
+        own = shown.get((number, model.whole("rank")), 0)
         if last and model.whole("exchanges") < LATE * own:
             continue
         if own < last:
-            reason = (f"the gradient of rank {model['rank']} was zero whenever anybody looked after exchange {own} of "
-                      f"{model['exchanges']} (model {number})")
+            reason = (f"after exchange {own} of {model['exchanges']}, the gradient of rank {model['rank']} or those of "
+                      f"all others were zero whenever anybody looked (model {number})")
         elif last:
             reason = f"nobody looked at model {number} after exchange {last} of {model['exchanges']}"
         elif model.get("whole") is False:
@@ -146,17 +147,6 @@ def no_look(run: Run) -> str:
             reason = f"no exchange of gradients could be looked at (model {number})"
         break
     return NOT_CLAIMED + reason if reason else ""
-
-
-def alone(tables: Sequence[Checked]) -> str:
-    """Which rank had a gradient only where no other had one, so that it is compared with none; "" if none has."""
-    compared, ranks = set[int](), set[int]()
-    for checked in tables:
-        own = {rank for rank, record in checked.rows.items() if not record.zero}
-        ranks |= checked.rows.keys()
-        compared |= own if len(own) > 1 else set()
-    return next((f"{NOT_CLAIMED}whenever anybody looked, rank {rank} or all others had a gradient of zero"
-                 for rank in sorted(ranks - compared) if len(ranks) > 1), "")
 
 
 def factor(after: Sequence[Sequence[float]], means: Sequence[float]) -> float:

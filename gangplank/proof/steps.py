@@ -124,11 +124,17 @@ def zeros(tables: Sequence[Checked]) -> list[str]:
     return [line for key, line in every if strict or times[key] == seen[key]]
 
 
+def number(tables: Sequence[Checked]) -> str:
+    """At how many steps ranks looked, and at how many of them a gradient was zero."""
+    some = sum(any(record.zero for record in checked.rows.values()) for checked in tables)
+    return counted(len(tables), "checked step") + f", at {some} of which not all had a gradient" * bool(some)
+
+
 def kept(checked: Checked, checksums_too: bool) -> list[str]:
     """Ranks that hold their own gradient after the exchange, where it is not the only one that is not zero."""
     if checked.world_size < 2:
         return []
-    others = sum(not record.zero for record in checked.rows.values())
+    others = checked.world_size - sum(record.zero for record in checked.rows.values())
     return [f"{checked.where}: rank {rank} kept its own gradient" for rank, record in checked.rows.items()
             if others > (not record.zero) and (
                 record["after"] == record["before"]
@@ -353,7 +359,7 @@ def next_to_nothing(tables: Sequence[Checked]) -> list[str]:
     shares: dict[int, list[float]] = {}
     for checked in tables:
         norms = {rank: norm(record) for rank, record in checked.rows.items()}
-        largest = max(norms.values(), default=0.0)
+        largest = max(norms.values(), default=0.0) if len(norms) == 1 or sum(map(bool, norms.values())) > 1 else 0.0
         for rank, own in norms.items() if largest > 0 else ():
             shares.setdefault(rank, []).append(own / largest)
     enough = min(ENOUGH, max(map(len, shares.values()), default=0))

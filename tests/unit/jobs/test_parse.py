@@ -62,11 +62,19 @@ def test_names_all_problems_at_once() -> None:
 
 
 @pytest.mark.parametrize(("changes", "paths"), [
-    ({"image": 5, "min_available": 9, "master": 1}, {"image", "master"}),  # a misspelt field may be any of them
+    ({"imgae": "a", "min_available": 9}, {"imgae", "min_available"}),
+    ({"wrkers": 8, "min_available": 9, "queue": "root"}, {"wrkers", "queue"}),
+    ({"gpu": 8, "min_available": 9}, {"gpu"}),  # which may be meant for any field
     ({"image": 5, "min_available": 9, "ttl_s": "x"}, {"image", "ttl_s", "min_available"}),
     ({"workers": -1, "min_available": 9, "queue": "root"}, {"workers", "queue"}),
     ({"masters": 0, "resources": {"cpu": "x"}, "collective": "nccl"}, {"masters", "resources.cpu"}),
-    ({"team": "A", "queue": "root", "masters": 0}, {"team", "masters"}),
+    ({"team": "A", "queue": "root", "masters": 0}, {"team", "queue", "masters"}),
+    ({"resources": {"cpu": "x", "gpus": 2}, "processes_per_node": 4, "volumes": [{"claim": "a", "mount": "/"}]},
+     {"resources.cpu"}),  # the volumes may be where /dev/shm is
+    ({"resources": {"cpu": "x"}, "shm_size": "1Gi", "volumes": [{"claim": "a", "mount": "/", "on": "master"}]},
+     {"resources.cpu", "volumes[0].mount"}),
+    ({"code": "a", "requirements": 5, "workers": -1}, {"code", "requirements", "workers"}),
+    ({"trainjob": {"wrong": 1}, "min_available": 9}, {"trainjob.wrong", "trainjob", "min_available"}),
     ({"backend": "pytorch", "masters": 0}, {"backend"}),
     ({"volcano": {"wrong": 1}, "masters": 0}, {"volcano.wrong", "masters"}),
     ({"backend": "indexed", "max_retries": -1, "volcano": {}, "queue": "a"}, {"max_retries", "volcano", "queue"}),
@@ -80,6 +88,7 @@ def test_rules_between_fields_apply_where_none_of_these_was_refused(changes: dic
     ("changes", "said"),
     [
         ({"name": "a.b"}, "training_job.name"),
+        ({"code": 16**5000}, "training_job.code: got a value of the type int"),
         ({"name": "1digits"}, "training_job.name"),
         ({"name": "d" * 60}, "shorten it by 6"),
         ({"masters": 0}, "rank 0 is the master"),

@@ -522,12 +522,13 @@ def test_the_vsphere_check_notices_what_differs(verdict: Verdict, claim: str) ->
 
 @pytest.mark.parametrize(("shares", "steps", "named"), [
     ([9e-4], 25, False), ([9e-4] * 4, 25, True), ([9e-4], 1, True), ([9e-4, 2e-3, 9e-4, 9e-4], 25, False),
-], ids=["one look at a rank that left", "four looks", "the only look", "more at one of four"])
+    ([9e-4] * 4 + [math.inf], 25, True),
+], ids=["one look at a rank that left", "four looks", "the only look", "more at one of four", "alone at one"])
 def test_a_rank_is_looked_at_often_enough_to_say_what_it_adds(shares: list[float], steps: int, named: bool) -> None:
     """A third node that came and went was called a rank that adds nothing: its samples were learned already."""
     tables = []
     for step in range(steps):
-        norms = [1.0, *shares[step:step + 1]]
+        norms = [1.0, *shares[step:step + 1]] if shares[step:step + 1] != [math.inf] else [0.0, 1.0]
         rows = {rank: proof.records.Record(kind="gradients", rank=rank, norm=value) for rank, value in enumerate(norms)}
         tables.append(Checked(f"step {step}", len(norms), rows, observed=False, twice=set()))
     assert next_to_nothing(tables) == ["rank 1 adds next to nothing: at most 0.0009 of what another adds"] * named

@@ -191,11 +191,21 @@ def test_a_loss_may_be_zero_once_its_samples_are_learned(
     assert verdict.word == word, verdict.text()
 
 
-def test_a_gradient_that_is_compared_with_none_is_not_called_different() -> None:
-    zeros = {(1, 1): {1, 2}, (1, 2): {0}, (1, 8): {1, 2}, LAST: {0}}
-    verdict = prove(Learned(zeros=zeros).train(), EXPECTED)
-    assert [claim.detail for claim in verdict.claims if claim.name == "gradients differ before the all-reduce"] == [
-        "not claimed: whenever anybody looked, rank 0 or all others had a gradient of zero"]
+@pytest.mark.parametrize("zeros", [
+    {(1, 1): {1, 2}, (1, 2): {0}, (1, 8): {1, 2}, LAST: {0}},
+    {(1, 2): {1, 2}, (1, 8): {0}, LAST: {1, 2}},  # compared once, at the first exchange
+    {(2, 1): {1, 2}, (2, 2): {0}, (2, 8): {1, 2}, (2, 32): {0}},  # the other model does not speak for it
+])
+def test_a_gradient_that_is_compared_with_none_is_not_claimed(zeros: dict[tuple[int, int], set[int]]) -> None:
+    verdict = prove(Learned(zeros=zeros, models=max(number for number, _ in zeros)).train(), EXPECTED)
+    assert verdict.word == "NOT CLAIMED", verdict.text()
+    assert " of 40, the gradient of rank 0 or those of all others were zero whenever anybody looked" in verdict.text()
+
+
+def test_a_verdict_says_at_how_many_steps_not_all_ranks_had_a_gradient() -> None:
+    text = prove(Learned(zeros={LAST: {1}}).train(), EXPECTED).text()
+    assert "different on every rank at 4 checked steps, at 1 of which not all had a gradient" in text
+    assert "the mean of all ranks' at 4 checked steps, at 1 of which not all had a gradient" in text
 
 
 def test_a_gradient_that_is_zero_has_no_checksums() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -44,21 +45,24 @@ def test_both_run_to_their_ends_whatever_becomes_of_the_other(
     assert lines[-1] == last
     assert ("four" in lines) == (last != "failed: make first"), text
     kept = (tmp_path / ".other.log").read_text().splitlines()
-    assert int(kept[kept.index("three") + 1]) > int(lines[lines.index("one") + 1]), "it takes time from the first"
+    nice, own = int(kept[kept.index("three") + 1]), int(lines[lines.index("one") + 1])
+    assert nice == min(19, own + 10), "it takes time from the first"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_both_are_stopped_and_waited_for(tmp_path: Path, number: int) -> None:
     with start(tmp_path, "long", "long") as running:
-        assert running.stdout
-        assert "runs beside" in running.stdout.readline()
-        while len([*tmp_path.glob("*.pid")]) < 2:
-            assert running.poll() is None
-            time.sleep(0.1)
-        if number == signal.SIGINT:  # as a terminal sends it, to all of them
-            os.killpg(running.pid, number)
-        else:
-            running.send_signal(number)
-        text, _ = running.communicate(timeout=60)
+        try:
+            while len([*tmp_path.glob("*.pid")]) < 2:
+                assert running.poll() is None
+                time.sleep(0.1)
+            if number == signal.SIGINT:  # as a terminal sends it, to all of them
+                os.killpg(running.pid, number)
+            else:
+                running.send_signal(number)
+            text, _ = running.communicate(timeout=60)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
     assert running.returncode == 1
     assert text.count("removed") == 2, text

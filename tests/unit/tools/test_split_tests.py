@@ -51,10 +51,14 @@ def test_make_check_runs_the_folders_that_no_part_names() -> None:
         command = ["make", "-n", *words]
         return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
 
-    for words, quick in (("check", True), ("check ALL=1", False), ("check GANGPLANK_FULL=1", False), ("test", False)):
+    for words, quick in (("unit", True), ("unit ALL=1", False), ("unit GANGPLANK_FULL=1", False)):
         commands = planned(*words.split())
         assert f" -n 2 --dist loadfile {folders}\n" in commands
         assert ('-m "not slow"' in commands) == quick, words
+    assert "-m tools.beside unit lint\n" in planned("check")
+    assert "-m tools.beside on-lab without-lab\n" in planned("test")
+    assert "\ntest: export ALL := 1\n" in (ROOT / "Makefile").read_text()
+    assert "-m tools.beside unit lint\n" in planned("without-lab")
 
 
 def test_every_piece_has_its_minutes() -> None:
