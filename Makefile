@@ -1,14 +1,17 @@
 # Two commands do everything: `make train` and `make test`. `make check` is the daily loop; `make` alone lists all.
 #
-# Time of `make test` on 2 cores, in minutes (cold caches | warm; 73 | 48 in all):
-#   builds            25 | 0   Go modules, Debian roots, images: lab/, into the user's cache
-#   make check         5 | 5   lint, tests/unit golden repository, slow ones too: no root, no network, nothing built
-#   molecule          14 | 14  default, gpu, indexed, pytorchjob and teams, one after the other in the same lab
-#   charts, lab, trainer 14 | 14  tests/charts lab trainer: what is built, without a cluster
-#   users' scripts     2 | 2   tests/cluster: actions, a broken API, five that are not proven, scripts; all in one lab from here
-#   guides             4 | 4   tests/guides: a short part of each; without the guides they are skipped
-#   faults             4 | 4   tests/cluster: a sample of two faults of a cluster, and of kills of a playbook
-#   the lab's promises 5 | 5   tests/cluster/test_lab.py and test_hardening.py
+# What `make test` does on 2 cores, and the minutes of each part alone. Cold caches add 25 minutes of builds before it:
+# Go modules, Debian roots, images (lab/), into the user's cache.
+#   make on-lab, which mostly waits for a cluster:
+#     molecule           14  default, gpu, indexed, pytorchjob and teams, one after the other in the same lab
+#     tests/lab           6  builds, nodes and their programs
+#     users' scripts      2  tests/cluster: actions, a broken API, five that are not proven, scripts; all in one lab from here
+#     guides              4  tests/guides: a short part of each; without the guides they are skipped
+#     faults              4  tests/cluster: a sample of two faults of a cluster, and of kills of a playbook
+#     the lab's promises  5  tests/cluster/test_lab.py and test_hardening.py
+#   make without-lab, beside it:
+#     make check          8  lint, tests/unit golden repository, slow ones too: no root, no network, nothing built
+#     charts, trainer     8  tests/charts trainer: what is built, without a cluster
 # `make test-full` adds the other scenarios, the faults of a training and the live comparison of the library, in parts of
 # equal time with PART=1/3; docs/testing.md says how long it takes. What takes longer is a sweep.
 SHELL := /bin/sh
