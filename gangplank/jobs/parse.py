@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from gangplank.backends import BACKENDS, DEFAULT, code_pieces, pod_template, wiring
@@ -13,7 +12,7 @@ from gangplank.errors import Problem, SpecError, shown
 from gangplank.jobs import requirements, rules
 from gangplank.k8s import names
 from gangplank.k8s.nodes import EFFECTS
-from gangplank.reading.fields import Fields, Problems, plain, unwritable
+from gangplank.reading.fields import Fields, Problems, nearest, plain, unwritable
 from gangplank.spec import Amount, Elastic, JobSpec, Json, Resources, Script, Volume
 
 SCRIPT_LIMIT = code_pieces.ONE_MAP  # bytes of a script alone
@@ -43,7 +42,6 @@ METRICS = {
 }
 SECONDS_END = 2**63  # of tolerationSeconds
 UTILIZATION = "{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 80}}}"
-KNOWN = (*sorted(rules.NAMES - {"block"}), *BACKENDS)  # the fields of a job
 # Fields that have a part of another one's value, and those whose default follows from another one
 PARTS = {"code": ("script", "requirements"), "requirements": ("script",), "resources": ("master_resources",)}
 OF_GPUS = ("collective", "processes_per_node", "shm_size")
@@ -70,32 +68,37 @@ def parse_job(value: object, source: str = "job", scripts: Mapping[str, str] | N
     fields = Fields(mapping, "training_job", problems)
     spec = read_job(fields, scripts or {})
     fields.done()
-    written = [name for name, item in fields.map.items() if item is not None]
-    unknown = refused(problems, written, spec.backend)
+    unknown = refused(fields, spec.backend)
     if unknown is not None:
-        rules.check(spec, written, problems, unknown)
+        rules.check(spec, written(fields), problems, unknown)
     if problems:
         raise SpecError(problems, source)
     return spec
 
 
-def refused(problems: Problems, written: Collection[str], backend: str) -> set[str] | None:
+def written(fields: Fields) -> list[str]:
+    """The fields that have a value."""
+    return [name for name, item in fields.map.items() if item is not None]
+
+
+def refused(fields: Fields, backend: str) -> set[str] | None:
     """The fields of the job that are not what its file says, as they were refused; None if it may be any of them.
 
-    >>> refused([Problem("training_job.team", "1", "a name")], ["team", "queue"], DEFAULT) == {"team", "namespace"}
-    True
+    >>> fields = Fields({"team": 1, "queue": "a"}, "training_job", [])
+    >>> fields.text("team"), sorted(refused(fields, DEFAULT))
+    ('', ['namespace', 'team'])
     """
-    fields = set[str]()
-    for problem in problems:
+    names = set[str]()
+    for problem in fields.problems:
         head, _, path = problem.path.partition(".")
         name = re.split(r"\W", path)[0]
-        name = name if name in KNOWN else next(iter(difflib.get_close_matches(name, KNOWN, 1)), "")  # misspelt
+        name = name if name in fields.known else nearest(name, fields.known)  # misspelt
         if head != "training_job" or not name or name == "backend":
             return None
         if name not in BACKENDS or name == backend:  # and not a block that is superfluous
-            fields |= {"block" if name in BACKENDS else name, *PARTS.get(name, ())}
-            fields |= {*DEFAULTS.get(name, ())} - {*written}
-    return fields
+            names |= {"block" if name in BACKENDS else name, *PARTS.get(name, ())}
+            names |= {*DEFAULTS.get(name, ())} - {*written(fields)}
+    return names
 
 
 def job_mapping(value: Any, problems: Problems) -> Any:

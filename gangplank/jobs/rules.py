@@ -16,10 +16,11 @@ from gangplank.k8s import names, quantity
 from gangplank.spec import JobSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from gangplank.backends.base import Bad, Rule
     from gangplank.reading.fields import Problems
+    from gangplank.spec import Resources
 
 NAMES = frozenset(field.name for field in fields(JobSpec))
 ONE_NODE = "kubernetes.io/hostname"  # a node selector with it puts all pods on one node
@@ -129,19 +130,24 @@ def fallback(spec: JobSpec, bad: Bad) -> None:
         bad("collective_fallback", spec.collective_fallback, "no fallback for a job that uses gloo anyway", "remove it")
 
 
+def asked(spec: JobSpec) -> Iterator[tuple[str, Resources]]:
+    """What replicas ask for, by the field that says it."""
+    yield "resources", spec.resources
+    if spec.master_resources:
+        yield "master_resources", spec.master_resources
+
+
 def amounts(spec: JobSpec, bad: Bad) -> None:
     """A request does not exceed its limit."""
-    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
-        for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)) if replica else ():
+    for path, replica in asked(spec):
+        for name, amount in (("cpu", replica.cpu), ("memory", replica.memory)):
             if amount.limit and quantity.parse(amount.request) > quantity.parse(amount.limit):
                 bad(f"{path}.{name}.request", amount.request, f"at most the limit, {amount.limit}")
 
 
 def gpus(spec: JobSpec, bad: Bad) -> None:
     """The collective and the processes match the hardware."""
-    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
-        if replica is None:
-            continue
+    for path, replica in asked(spec):
         if spec.collective == "nccl" and not replica.gpus:
             bad("collective", "nccl", f"gloo, as {path}.gpus is 0", "ask for GPUs, or use gloo")
         if 0 < replica.gpus < spec.processes_per_node:
@@ -151,8 +157,8 @@ def gpus(spec: JobSpec, bad: Bad) -> None:
 def claims(spec: JobSpec, bad: Bad) -> None:
     """GPUs are claimed from a device class only where the pods can have claims."""
     refusal = BACKENDS[spec.backend].no_claims
-    for path, replica in (("resources", spec.resources), ("master_resources", spec.master_resources)):
-        if refusal and replica and claimed(replica):
+    for path, replica in asked(spec):
+        if refusal and claimed(replica):
             expected = f"no GPUs by claim on {spec.backend} ({refusal.reason})"
             bad(f"{path}.gpus", replica.gpus, expected, refusal.fix)
 

@@ -454,7 +454,7 @@ def gradients_differ_before(run: Run, expected: Expected) -> Judgement:
     Fails for: the same samples on several ranks*, a model not wrapped in DDP*, looks at other steps than those due.
     """
     table = steps.looks(run)
-    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
+    unseen, blind = (observed.no_look(run, table), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     if run.format >= FULL and not run.observed:
@@ -497,7 +497,7 @@ def gradients_agree_after(run: Run, _: Expected) -> Judgement:
     Fails for: a rank that kept its own gradient, a model not wrapped in DDP*.
     """
     table, problems = steps.looks(run), []
-    unseen = observed.no_look(run) if run.observed else ""
+    unseen = observed.no_look(run, table) if run.observed else ""
     if unseen and not table:
         return None, unseen
     if table and all(checked.parts for checked in table):
@@ -528,7 +528,7 @@ def gradients_are_averaged(run: Run, _: Expected) -> Judgement:
     averages at some steps alone*.
     """
     table = steps.looks(run)
-    unseen, blind = (observed.no_look(run), observed.blind(run)) if run.observed else ("", "")
+    unseen, blind = (observed.no_look(run, table), observed.blind(run)) if run.observed else ("", "")
     if unseen and not table:
         return None, unseen
     every = steps.samples(run) if run.format >= FULL and not run.observed else []

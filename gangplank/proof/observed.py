@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gangplank.proof.records import Run
+    from gangplank.proof.steps import Checked
 
 NOT_CLAIMED = "not claimed: "
 # Communication hooks of torch that average in another type than the gradients have.
@@ -112,7 +113,7 @@ def exchanged_at_every_step(run: Run) -> Judgement:
     return judged(problems, f"{exchanges} exchanges for {steps} steps of all ranks", proven=steps > 0)
 
 
-def no_look(run: Run) -> str:
+def no_look(run: Run, tables: Sequence[Checked]) -> str:
     """Of which model the gradients were not looked at, or at its first exchanges alone, and why; "" if all were.
 
     A look at which a rank's gradient is zero, or those of all others, does not speak for that rank.
@@ -120,14 +121,14 @@ def no_look(run: Run) -> str:
     if reason := blind(run):
         return NOT_CLAIMED + reason
     models = [model for end in ends(run).values() for model in models_of(end) if model.whole("steps")]
-    rows: dict[tuple[int, int], dict[int, bool]] = {}  # by model and step: whether each rank had a gradient
-    for record in run.of("gradients"):
-        row = rows.setdefault((record.whole("epoch"), record.whole("step")), {})
-        row[record.whole("rank")] = not record.zero
     looks, shown = dict[int, int](), dict[tuple[int, int], int]()
-    for (number, step), row in sorted(rows.items()):
-        looks[number] = step
-        shown |= {(number, rank): step for rank, own in row.items() if own and (len(row) == 1 or sum(row.values()) > 1)}
+    for checked in tables:
+        compared = checked.compared
+        for rank, record in checked.rows.items():
+            number, step = record.whole("epoch"), record.whole("step")
+            looks[number] = max(looks.get(number, 0), step)
+            if rank in compared:
+                shown[number, rank] = max(shown.get((number, rank), 0), step)
     reason = "" if models else "no step of an optimizer of torch was seen"
     for model in models:
         number, last = model.whole("model"), looks.get(model.whole("model"), 0)

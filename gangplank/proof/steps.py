@@ -93,6 +93,12 @@ class Checked:
             record.get("part") is True and record.get("by") == "fully_shard" for record in self.rows.values())
 
     @property
+    def compared(self) -> set[int]:
+        """The ranks whose gradient is not zero, if another's is not either, or there is one rank alone."""
+        own = {rank for rank, record in self.rows.items() if not record.zero}
+        return own if len(own) > 1 or len(self.rows) == 1 else set()
+
+    @property
     def absent(self) -> str:
         """Who recorded none, '' if all have."""
         missing = self.world_size - sum(rank < self.world_size for rank in self.rows)
@@ -359,7 +365,7 @@ def next_to_nothing(tables: Sequence[Checked]) -> list[str]:
     shares: dict[int, list[float]] = {}
     for checked in tables:
         norms = {rank: norm(record) for rank, record in checked.rows.items()}
-        largest = max(norms.values(), default=0.0) if len(norms) == 1 or sum(map(bool, norms.values())) > 1 else 0.0
+        largest = max(norms.values()) if checked.compared else 0.0
         for rank, own in norms.items() if largest > 0 else ():
             shares.setdefault(rank, []).append(own / largest)
     enough = min(ENOUGH, max(map(len, shares.values()), default=0))

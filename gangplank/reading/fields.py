@@ -256,5 +256,10 @@ def near(word: str, options: Collection[str]) -> str:
     >>> near("worker", ["workers", "masters"])
     'Did you mean workers?'
     """
-    matches = difflib.get_close_matches(word[:64], list(options), n=1)
-    return f"Did you mean {matches[0]}?" if matches else ""
+    meant = nearest(word, options)
+    return f"Did you mean {meant}?" if meant else ""
+
+
+def nearest(word: str, options: Collection[str]) -> str:
+    """The option that was probably meant, or ""."""
+    return next(iter(difflib.get_close_matches(word[:64], list(options), n=1)), "")

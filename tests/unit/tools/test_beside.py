@@ -7,10 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from gangplank.wait import polls
 
 ROOT = Path(__file__).resolve().parents[3]
 MAKEFILE = """
@@ -53,9 +54,7 @@ def test_both_run_to_their_ends_whatever_becomes_of_the_other(
 def test_both_are_stopped_and_waited_for(tmp_path: Path, number: int) -> None:
     with start(tmp_path, "long", "long") as running:
         try:
-            while len([*tmp_path.glob("*.pid")]) < 2:
-                assert running.poll() is None
-                time.sleep(0.1)
+            assert any(len([*tmp_path.glob("*.pid")]) == 2 for _ in polls(60, 0.1))
             if number == signal.SIGINT:  # as a terminal sends it, to all of them
                 os.killpg(running.pid, number)
             else:
