@@ -52,8 +52,8 @@ FLEETING = {"events", "endpoints", "endpointslices", "leases", "componentstatuse
             "replicasets", "pods", "csinodes", "numatopologies", "ipaddresses"}
 # Noted by the server, or drawn at random, or a count of what was done before.
 VOLATILE = {"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "status", "caBundle",
-            "deployment.kubernetes.io/revision", "nodePort", "clusterIP", "clusterIPs", "volumeName",
-            "nodeAffinity", "volume.kubernetes.io/selected-node", "local.path.provisioner/selected-node",
+            "deployment.kubernetes.io/revision", "rollme/helm-revision", "nodePort", "clusterIP", "clusterIPs",
+            "volumeName", "nodeAffinity", "volume.kubernetes.io/selected-node", "local.path.provisioner/selected-node",
             "podCIDR", "podCIDRs"}
 # ConfigMaps with a lab's own certificates or dates.
 OF_THIS_LAB = ("kube-root-ca.crt", "extension-apiserver-authentication", "-legacy-service-account-token-tracking")
