@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING
 
 from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
-from gangplank.cli.terminal import CLUSTER, INTERRUPTED, OK, REFUSED, complain
+from gangplank.cli.terminal import CLUSTER, CUT, INTERRUPTED, OK, REFUSED, complain
 from gangplank.errors import FULL, GangplankError, Problem
 
 if TYPE_CHECKING:
@@ -37,12 +38,15 @@ MODULES = {  # of gangplank/cli, by command; each has a function of the command'
     "preflight": "preflight",
     "completion": "completion",
 }
+ACTS = {"submit", "run", "fetch", "data", "scale", "delete", "team"}  # do more than to print, and may have done less
 # Has every optional package
 PACKAGES = "-m pip install --require-hashes -r requirements-site.txt, which lies beside the wheel and in a checkout"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit status."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # a rank may print what the terminal's encoding lacks
     parser = command_line()
     if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         complete(parser)
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return complain(str(Problem(f"package {error.name}", "nothing", expected, fix)), CLUSTER)
     except BrokenPipeError:
         leave_output()  # the reader has gone
-        return OK
+        return CUT if args.command in ACTS else OK
     except OSError as error:
         if error.errno not in FULL:
             raise

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from functools import cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,9 +16,8 @@ from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
-from gangplank.cluster.logs import GONE, Buffer, follow
+from gangplank.cluster.logs import GONE, follow
 from gangplank.cluster.members import rank_of
-from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import first_failure, phase
 from gangplank.cluster.submit import title
 from gangplank.errors import GangplankError, KubeError, Problem, SpecError
@@ -27,14 +25,16 @@ from gangplank.k8s.conditions import failed_init
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.text import counted, plain, table
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
+POLL_S = 0.5  # between two looks at a job that is followed
 NO_MORE = "unable to retrieve container logs for "  # what the kubelet answers once a container is removed, with 200
 COLOURS = (36, 33, 32, 35, 34, 31)  # of the ranks, in turn: cyan, yellow, green, magenta, blue, red
 
@@ -218,6 +218,8 @@ def logs(args: argparse.Namespace) -> int:
     job, _ = locate(kube, args)
     meta, colour = job["metadata"], terminal.coloured(sys.stdout)
     pods = [pod for pod in kube.pods(job) if args.rank is None or rank_of(pod) == args.rank]
+    if args.follow and (args.rank is None or args.rank < standstill.size_of(job)):
+        return follow_ranks(kube, job, args.rank)
     if not pods:
         got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
         fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"
@@ -231,26 +233,42 @@ def logs(args: argparse.Namespace) -> int:
 
     def show(lines: Iterable[tuple[Json, str]]) -> None:
         for pod, line in lines:
-            print(prefix(pod, colour=colour) + plain(line), flush=args.follow)  # a pipe's reader may be a terminal too
+            print(prefix(pod, colour=colour) + plain(line))
             if fields := log_lines.read(line):
                 gaps.take(numbers[pod["metadata"]["name"]], pod["metadata"]["name"], fields)
         for text in gaps.texts():
             terminal.note(text)
 
-    if not args.follow:
-        show(chain.from_iterable(read(kube, pod, unread, on=False) for pod in pods))
-    else:
-        patience = (kube.patient(terminal.note if pod is pods[0] else silent) for pod in pods)
-        sources = [read(patient, pod, unread, on=True) for pod, patient in zip(pods, patience, strict=True)]
-        for lines in together(sources):
-            show(lines)
+    show(chain.from_iterable(read(kube, pod, unread) for pod in pods))
     return terminal.CLUSTER if len(unread) == len(pods) else terminal.OK
 
 
-def read(kube: Kube, pod: Json, unread: dict[str, KubeError], *, on: bool) -> Iterator[tuple[Json, str]]:
-    """The lines of a pod's log; why it cannot be read, if it exists, is noted too."""
+def follow_ranks(kube: Kube, job: Json, rank: int | None) -> int:
+    """Print the lines of all ranks, or of one, as they are written until the job has ended; pods may come and go."""
+    from gangplank.cluster.follow import JobWatch  # not for completion, which has to be quick
+
+    watch, colour, noted = JobWatch(job, kube.patient(terminal.note)), terminal.coloured(sys.stdout), set[str]()
+    for _ in polls(math.inf, POLL_S):
+        end = watch.poll()
+        fresh = [pod for pod in watch.pods if pod["metadata"]["uid"] not in noted and rank in (None, rank_of(pod))]
+        noted |= {pod["metadata"]["uid"] for pod in fresh if failed_init(pod)}
+        note_init(fresh)
+        for pod, line in watch.finish() if end.ended else watch.lines():
+            if rank in (None, rank_of(pod)):
+                print(prefix(pod, colour=colour) + plain(line), flush=True)  # a pipe's reader may be a terminal too
+        for text in watch.losses():
+            terminal.note(text)
+        if end.ended:
+            terminal.note(f"{watch.name}: {watch.end(end).name}")
+            break
+    mine = [log for log in watch.logs.values() if rank in (None, rank_of(log.pod))]
+    return terminal.CLUSTER if mine and all(log.unread for log in mine) else terminal.OK
+
+
+def read(kube: Kube, pod: Json, unread: dict[str, KubeError]) -> Iterator[tuple[Json, str]]:
+    """The lines of a pod's log so far; why it cannot be read, if it exists, is noted too."""
     try:
-        for line in follow(kube, pod, on=on):
+        for line in follow(kube, pod, on=False):
             yield pod, line
     except KubeError as error:
         if error.status not in GONE:
@@ -286,23 +304,6 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
     if missing := gone(shown):
         terminal.note(f"removed by the cluster, with their pods or containers: {missing}")
     return terminal.OK
-
-
-def together(sources: Sequence[Iterator[tuple[Json, str]]]) -> Iterator[list[tuple[Json, str]]]:
-    """The lines of several logs as they come, with their pods."""
-    lines = Buffer()
-
-    def read(source: Iterator[tuple[Json, str]]) -> None:
-        for pod, line in source:
-            lines.put(pod, line)
-
-    threads = [threading.Thread(target=read, args=(source,), daemon=True) for source in sources]
-    for thread in threads:
-        thread.start()
-    more = True
-    while more:
-        more = any(thread.is_alive() for thread in threads)
-        yield lines.take(0.2 if more else 0)
 
 
 def delete(args: argparse.Namespace) -> int:

@@ -195,7 +195,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         command.add_argument("-o", "--output", metavar="FOLDER", help="default: a folder of the job's name")
     if name == "logs":
         which = command.add_mutually_exclusive_group()
-        which.add_argument("-f", "--follow", action="store_true", help="print new lines until all ranks have ended")
+        which.add_argument("-f", "--follow", action="store_true", help="print new lines until the job has ended")
         previous = "also show the attempts that crashed, as far as the cluster keeps them; each line has its attempt"
         which.add_argument("--previous", action="store_true", help=previous)
         command.add_argument("--rank", type=whole_number, help="show one rank only")

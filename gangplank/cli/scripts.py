@@ -25,7 +25,7 @@ from gangplank.cluster.evidence import known
 from gangplank.cluster.follow import JobWatch
 from gangplank.cluster.pace import is_pace
 from gangplank.cluster.stuck import Stuck
-from gangplank.errors import Problem, Unreadable
+from gangplank.errors import KubeError, Problem, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_settings import on_site
 from gangplank.k8s.plan import Plan
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     watch = JobWatch(manifests[-1], kube)
     try:
         phase = follow(watch)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, BrokenPipeError, KubeError):
         terminal.note(f"{spec.name} runs on: gangplank logs {spec.name} -n {spec.namespace} -f")
         raise
     return ended(watch, phase, spec)
@@ -188,6 +188,7 @@ def follow(watch: JobWatch) -> Phase:
         phase = watch.poll()
         stuck = stuck or Stuck(world_size_of(watch.job))  # nobody knows the job before the first poll
         show(watch.finish() if phase.ended else watch.lines(), stuck)
+        phase = watch.end(phase) if phase.ended else phase
         now = time.monotonic()
         repairs = [] if phase.ended else watch.restart(now - start)
         for message in [*repairs, *watch.losses(), stuck.message(now)]:

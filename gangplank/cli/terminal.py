@@ -16,7 +16,7 @@ class UsageError(GangplankError):
     exit_code = 2
 
 
-OK, INTERRUPTED = 0, 130
+OK, INTERRUPTED, CUT = 0, 130, 141  # the last two as a shell reports SIGINT and SIGPIPE
 NO, CANNOT_TELL = 5, 6  # answers of fit and why
 REFUSED, UNREADABLE, CLUSTER = (error.exit_code for error in (GangplankError, Unreadable, KubeError))
 CODES = """exit codes:
@@ -27,6 +27,7 @@ CODES = """exit codes:
   4  the cluster does not answer, or has no such job
   5  fit: the job would not start now
   6  fit, why and when: cannot tell, and what would have to be known is in the answer
+  141  nobody reads the output any more, and not all may be done
 """
 
 

@@ -49,7 +49,7 @@ REVIEWS = 8  # of rights, at once
 WRITER = "gangplank"  # owner of the fields that we write, for server-side apply
 POLL_S = 0.5
 OWNERS = 4  # levels from a pod to its job: a TrainJob has a JobSet, which has Jobs
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT = 401, 403, 404, 409
 HOME = "~/.kube/config"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # of the pod that this runs in
 JSON = "application/json, */*"
@@ -90,6 +90,23 @@ def unknown_kind(kind: str, api_version: str, fix: str) -> KubeError:
     return KubeError(str(Problem(f"{kind} of {api_version}", "no such kind", "one that the cluster has", fix)), 404)
 
 
+def configuration() -> Any:
+    """The client's settings before a kubeconfig is read."""
+    from kubernetes import client
+
+    settings = client.Configuration()
+    settings.retries = False  # `patience` decides what is asked again, and for how long
+    # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
+    settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    return settings
+
+
+def identity(settings: Any) -> tuple[Any, ...]:
+    """As whom a client asks; certificates by their content, as a renewed one may have the file of the old one."""
+    files = [Path(name).read_bytes() for name in (settings.cert_file, settings.key_file) if name]
+    return (files, settings.username, settings.password, dict(settings.api_key))
+
+
 class Kube:
     """One cluster, chosen by a kubeconfig."""
 
@@ -98,12 +115,12 @@ class Kube:
         from yaml import YAMLError
 
         files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION or HOME
-        settings = client.Configuration()
-        settings.retries = False  # `patience` decides what is asked again, and for how long
-        # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
-        settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+        settings = configuration()
+        self.chosen: tuple[str, str] | None = None  # the kubeconfig and its context; none in a pod
+        self.identity: tuple[Any, ...] = ()
         try:
             own = load(files, context, settings)
+            self.chosen, self.identity = (files, own["name"]), identity(settings)
             self.api: Any = client.ApiClient(settings)
             self.origin = f"context {own['name']} of {files}"
             self.namespace = own["context"].get("namespace") or "default"  # of what names none, as for kubectl
@@ -133,6 +150,21 @@ class Kube:
         other = copy.copy(self)
         other.patience = Patience(seconds, time.monotonic() + limit_s, say)
         return other
+
+    def _renewed(self) -> bool:
+        """Whether the kubeconfig has other credentials by now, which are taken: those of a person last for hours."""
+        if not self.chosen:
+            return False
+        from kubernetes import client, config
+        from yaml import YAMLError
+
+        settings = configuration()
+        with contextlib.suppress(config.ConfigException, OSError, ValueError, TypeError, YAMLError):
+            load(*self.chosen, settings)
+            if (new := identity(settings)) != self.identity:
+                self.api, self.identity = client.ApiClient(settings), new
+                return True
+        return False
 
     def namespace_of(self, namespace: str | None = None) -> str:
         """The namespace of what may name one: this one, else that of the kubeconfig's context, else `default`."""
@@ -201,20 +233,25 @@ class Kube:
         apply = "fieldManager" in (query or {})  # server-side apply has a writer, a merge patch none
         kinds = {"PATCH": "application/apply-patch+yaml" if apply else "application/merge-patch+json"}
         headers = {"Accept": accept, "Content-Type": kinds.get(method, "application/json")}
-        with self._kube_errors():
-            answer = self.api.call_api(
-                where,
-                method,
-                query_params=list((query or {}).items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=(CONNECT_S, TIMEOUT_S),
-            )[0]
+        request = {"query_params": list((query or {}).items()), "header_params": headers, "body": body}
+        try:
+            answer = self._sent(where, method, request)
+        except KubeError as error:
+            if error.status != UNAUTHORIZED:
+                raise
+            if not self._renewed():
+                fix = "renew them, then run it again; a job that was submitted continues"
+                expected = "credentials that are valid (they may have expired)"
+                raise KubeError(Problem(str(self), str(error), expected, fix), error.status) from None
+            answer = self._sent(where, method, request)
         with contextlib.suppress(TypeError, ValueError):  # a proxy may leave the time out
             self.ahead = datetime.now(UTC) - parsedate_to_datetime(answer.headers.get("Date"))
         return answer
+
+    def _sent(self, where: str, method: str, request: Mapping[str, Any]) -> Any:
+        limits = {"_preload_content": False, "_request_timeout": (CONNECT_S, TIMEOUT_S)}
+        with self._kube_errors():
+            return self.api.call_api(where, method, auth_settings=["BearerToken"], **limits, **request)[0]
 
     def now(self) -> datetime:
         """The time by the API server's clock, of its last answer: times in objects are by that one, not by ours."""

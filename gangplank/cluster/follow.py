@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from gangplank.backends import BACKENDS, backend_of
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.attempts import replaced
 from gangplank.cluster.failure import LastWords
@@ -52,12 +53,20 @@ class Log:
     numbers: Numbers = field(default_factory=Numbers)
     thread: threading.Thread | None = None
     away: bool = False
+    unread: bool = False  # as this account may not, or the node does not answer
     given_up: bool = False  # its reader has waited as long as anybody waits, and tries again
 
     @property
     def name(self) -> str:
         """The pod's name."""
         return str(self.pod["metadata"]["name"])
+
+
+def ttl_s(job: Json) -> int | None:
+    """After how many seconds a job is removed once it has ended, None if never."""
+    spec = job.get("spec") or {}
+    seconds = (spec.get("runPolicy") or spec).get("ttlSecondsAfterFinished")
+    return None if seconds is None else int(seconds)
 
 
 class JobWatch:
@@ -84,6 +93,7 @@ class JobWatch:
         self.last_why = ""
         self.next_regroup_s = 0.0
         self.ended = threading.Event()  # the job has: a log that cannot be read is not waited for again
+        self.ttl_s: int | None = None  # of a job that is gone, and had one
 
     @property
     def job_uid(self) -> str:
@@ -95,7 +105,9 @@ class JobWatch:
         job = self.kube.find(self.namespace, self.name, [self.kind])
         if job is None or (self.job and job["metadata"]["uid"] != self.job["metadata"]["uid"]):
             how = "was deleted and submitted again" if job else "does not exist (deleted?)"
-            self.job = {}  # its last state does not explain its end
+            self.ttl_s = None if job else ttl_s(self.job)
+            if self.ttl_s is None:
+                self.job = {}  # its last state does not explain its end
             return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} {how}")
         self.job, self.pods = job, self.kube.pods(job)
         self.nodes |= nodes_by_uid(self.pods)
@@ -132,6 +144,7 @@ class JobWatch:
             except KubeError as error:
                 again = error.outage and not self.ended.is_set()  # a node that is cut off may come back
                 what = f"the log of {log.name} for now" if again else f"more of the log of {log.name}"
+                log.unread = error.status not in logs.GONE
                 if not again or not log.given_up:
                     self.fresh.put(log, f"(cannot read {what}: {error})")
                 log.away, log.given_up = False, True
@@ -169,6 +182,17 @@ class JobWatch:
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
         keys = [key.split("/") for key, log in self.logs.items() if log.thread and log.thread.is_alive()]
         return all(uid in by_uid and logs.runs(by_uid[uid], container) for uid, container, _ in keys)
+
+    def end(self, last: Phase) -> Phase:
+        """How the job has ended, once all its lines are read: its `ttl_s` may have removed it before a poll saw it."""
+        if self.ttl_s is None:
+            return last
+        succeeded = [(pod.get("status") or {}).get("phase") == "Succeeded" for pod in self.pods]
+        if self.training.rows or (succeeded and all(succeeded)):
+            return Phase(min(BACKENDS[str(backend_of(self.job))].ends.succeeded), f"removed by its ttl_s, {self.ttl_s}")
+        self.job = {}
+        how = f"it was deleted, or its ttl_s of {self.ttl_s} is over; its logs do not say how it ended"
+        return Phase("Failed", f"{self.kind[1]} {self.namespace}/{self.name} does not exist: {how}")
 
     def drain(self) -> None:
         """Process all lines until all logs have ended."""
@@ -310,6 +334,9 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
                 message = str(Problem(f"job {watch.name}", got, "its state", fix))
                 raise KubeError(message, error.status, error.silence) from None
             raise
+        if current.ended:
+            watch.drain()
+            current = watch.end(current)
         line = f"{current.name}, {watch.running()}/{len(watch.pods)} pods ready"
         training = watch.progress().text()
         line += f", {training}" if training else ""
@@ -317,8 +344,6 @@ def follow(watch: JobWatch, say: Callable[[str], None], timeout_s: float) -> Pha
         if line != last_line:
             report(line)
             last_line = line
-        if current.ended:
-            watch.drain()
         for text in watch.losses():
             report(text)
         if current.ended:

@@ -44,7 +44,8 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     """Compare what would be submitted, the job last, with what exists; `volumes` as gangplank.spec.Volume has them.
 
     A job that exists as described is left alone: values filled in by webhooks are not differences, and no controller
-    accepts an update. With `replace`, a job that differs or has failed is removed first.
+    accepts an update. With `replace`, a job that differs or has failed is removed first; one that is being deleted is
+    waited for, whatever it is like.
     """
     *beside, job = manifests
     live = live_object(kube, job)
@@ -54,10 +55,11 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     # A script's ConfigMap is named after its content and immutable: one with other content was edited by hand.
     altered = [old for item, old in zip(beside, before, strict=True) if old and contents(item) != contents(old)]
     by_hand = (f"{title(old)}: the script in it was changed by hand" for old in altered)
-    differs = (*differences_in_words(job, live), *by_hand) if live else ()
+    leaves = bool(live and live["metadata"].get("deletionTimestamp"))  # by a deletion that waits for its pods
+    differs = (*differences_in_words(job, live), *by_hand) if live and not leaves else ()
     if differs and not replace:
         return Plan(refused=(refusal(job, differs),), differences=differs)
-    again = live if live and (differs or (replace and phase(live).failed)) else None
+    again = live if live and (leaves or differs or (replace and phase(live).failed)) else None
     submit = [item for item, old in zip(beside, before, strict=True) if old is None or [*differences(item, old)]]
     if again or not live:
         if problems := unfit(kube, job, volumes):
@@ -219,6 +221,7 @@ def rehearse(kube: Kube, todo: Plan, report: Callable[[str], None]) -> None:
     """Ask the server for a dry run of all that the plan writes."""
     removed = [(item["kind"], item["metadata"]["name"]) for item in todo.remove]
     for item in code.first(todo.write):
+        refuse_foreign(kube, item)
         try:
             outcome = submit_object(kube, item, dry_run=True)
         except KubeError as error:
@@ -227,6 +230,20 @@ def rehearse(kube: Kube, todo: Plan, report: Callable[[str], None]) -> None:
                 raise
         else:
             report(f"{title(item)} {outcome} (dry run)")
+
+
+def refuse_foreign(kube: Kube, item: Json) -> None:
+    """Raise ExistsError if a job's Service would replace one that is not the job's: its pods would lose their names."""
+    label = job_of(item)
+    live = live_object(kube, item) if item["kind"] == "Service" and label else None
+    if live is None:
+        return
+    owners, other = live["metadata"].get("ownerReferences"), job_of(live)
+    if owners or other != label:
+        whose = f"{owners[0]['kind']} {owners[0]['name']}" if owners else f"job {other}" if other else ""
+        got = f"that of {whose}" if whose else f"one without the label {JOB_LABEL}"
+        fix = "give the job another name; nothing was changed"
+        raise ExistsError(str(Problem(title(item), got, f"none yet, or that of job {label}", fix)), 409)
 
 
 def release(kube: Kube, template: Json) -> None:

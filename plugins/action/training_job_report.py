@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.base import LibraryAction
 
+from gangplank.errors import Problem
 from gangplank.proof.expected import expected
 from gangplank.proof.report import page
 from gangplank.proof.verdict import prove, read_records
@@ -51,11 +52,20 @@ class ActionModule(LibraryAction):
         texts = {target: page.page(args["manifest"]["metadata"]["name"], records, expectation)}
         if args["uid"] and pods:
             texts[seen] = json.dumps({"uid": args["uid"], "pods": pods}, indent=1, sort_keys=True)
-        stale = [path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
-        for path in [] if self.dry else stale:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, texts[path])
-        lines = [*verdict.text().splitlines(), f"report: {target}"]
+        lines, unwritten = verdict.text().splitlines(), {}
+        stale = list[Path]()
+        try:
+            stale += [path for path, text in texts.items()
+                      if not path.is_file() or path.read_text(encoding="utf-8") != text]  # fmt: skip
+            for path in [] if self.dry else stale:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write(path, texts[path])
+        except OSError as error:  # hours after the start: the verdict counts more than its page
+            got, fix = error.strerror or str(error), "set training_job_report_folder to another one"
+            unwritten = {"warnings": [str(Problem(f"report {target}", got, "a folder that can be written", fix))]}
+        else:
+            lines.append(f"report: {target}")
         alone = expectation.world_size == 1 and verdict.alone  # as the job asked: it trained, and proves nothing more
         silent = bool(verdict.unclaimed) and not verdict.failed  # what was seen is right; lines name the rest
-        return {"changed": bool(stale), "passed": verdict.passed or alone or silent, "lines": lines}
+        passed = verdict.passed or alone or silent
+        return {"changed": bool(stale) and not unwritten, "passed": passed, "lines": lines, **unwritten}

@@ -46,7 +46,7 @@ EXAMPLES = r"""
     manifest: "{{ expanded.manifests[-1] }}"
     job_uid: "{{ waited.job_uid }}"
     evidence: "{{ waited.evidence }}"
-    page: reports/default-digits.html
+    page: reports/default.digits.html
 """
 
 RETURN = r"""

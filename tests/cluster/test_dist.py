@@ -100,7 +100,7 @@ def test_the_page_installs_it_in_an_empty_place_and_trains(place: Path) -> None:
     assert "PROVEN" in steps["ansible-playbook -i site gangplank.gangplank.train -e @jobs/digits.yml"]
     for name in ("digits", "charted"):
         assert "PROVEN" in steps[f"gangplank proof {name}"]
-    assert (place / "reports/default-digits.html").exists()
+    assert (place / "reports/default.digits.html").exists()
     (render,) = (text for line, text in steps.items() if line.startswith("helm template "))
     assert "kind: Job" in render
     show = "import gangplank; print(gangplank.__version__, gangplank.__file__)"

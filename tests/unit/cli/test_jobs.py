@@ -28,6 +28,8 @@ from gangplank.teams import inventory
 from tests.support.inventories import write_inventory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
@@ -66,9 +68,18 @@ def running(api: Api) -> None:
         state = {"waiting": {"reason": "CrashLoopBackOff"}} if rank == 0 else {"running": {}}
         pod["spec"]["nodeName"] = f"node-{rank % 2}"
         pod["metadata"]["uid"] = f"{UID}-{rank}"
-        pod["status"] = {"phase": "Running", "containerStatuses": [{"restartCount": 2 - rank, "state": state}]}
+        container = {"name": "worker", "restartCount": 2 - rank, "state": state}
+        pod["status"] = {"phase": "Running", "containerStatuses": [container]}
         api.objects[where] = pod
         api.logs[f"{where}/log"] = f"hello from {pod['metadata']['name']}\nbye".encode()
+
+
+def completed(api: Api) -> None:
+    """End every container and the job."""
+    api.objects[f"{JOBS}/digits"]["status"] = {"state": {"phase": "Completed"}}
+    for item in api.objects.values():
+        for container in item.get("status", {}).get("containerStatuses", []):
+            container["state"] = {"terminated": {"exitCode": 0}}
 
 
 def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
@@ -393,9 +404,7 @@ def test_status_without_a_job_lists_all_that_users_submitted(api: Api, capsys: p
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
     running(api)
-    for item in api.objects.values():  # a log that is followed ends with its container
-        for container in item.get("status", {}).get("containerStatuses", []):
-            container["state"] = {"terminated": {"exitCode": 0}}
+    completed(api)
     code, out, _ = run(capsys, "logs", "digits", *follow)
     assert code == 0
     lines = out.splitlines() if not follow else sorted(out.splitlines(), key=lambda line: line.split("]")[0])
@@ -412,20 +421,49 @@ def test_logs_carry_their_rank(api: Api, capsys: pytest.CaptureFixture[str], fol
 def test_logs_of_which_none_may_be_read_are_no_success(
         api: Api, capsys: pytest.CaptureFixture[str], follow: list[str], names: list[str], code: int) -> None:
     running(api)
-    for item in api.objects.values():
-        for container in item.get("status", {}).get("containerStatuses", []):
-            container["state"] = {"terminated": {"exitCode": 0}}
+    completed(api)
     api.unreadable |= {f"{PODS}/digits-{name}/log" for name in names}
     assert run(capsys, "logs", "digits", *follow)[0] == code
+
+
+def test_logs_are_followed_from_before_the_first_pod_over_a_restart_to_the_end_of_the_job(
+        api: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`submit` names this command, and most jobs wait in a queue then."""
+    running(api)
+    where, answer = f"{PODS}/digits-worker-0", api.answer
+    held = {key: api.objects.pop(key) for key in [*api.objects] if "/pods/" in key}
+
+    def starts() -> None:
+        api.objects.update(held)
+        for pod in held.values():
+            pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+
+    def restarts() -> None:
+        api.logs[f"{where}/log"] = b"once more"
+        api.objects[where]["status"]["containerStatuses"][0] |= {"restartCount": 5}
+
+    steps: list[Callable[[], object]] = [list, starts, list, lambda: completed(api), restarts, list]
+
+    def later(method: str, path: str, *more: Any) -> tuple[int, bytes]:
+        if (method, path) == ("GET", f"{JOBS}/digits"):
+            read = any(line.startswith(f"GET {where}/log") for line in api.seen)
+            if steps and (read or steps[0] is not restarts):
+                steps.pop(0)()
+            api.objects[path]["status"]["state"]["phase"] = "Running" if steps else "Completed"
+        return answer(method, path, *more)
+
+    monkeypatch.setattr(api, "answer", later)
+    code, out, err = run(capsys, "logs", "digits", "-f", "--rank", "1")
+    assert (code, err) == (0, "digits: Completed\n")
+    assert out.splitlines() == [f"[rank 1] {line}" for line in ("hello from digits-worker-0", "bye", "once more")]
+    assert steps == []
 
 
 @pytest.mark.parametrize("follow", [[], ["-f"]])
 def test_logs_report_numbered_lines_that_did_not_come_as_submit_does(
         api: Api, capsys: pytest.CaptureFixture[str], follow: list[str]) -> None:
     running(api)
-    for item in api.objects.values():  # a log that is followed ends with its container
-        for container in item.get("status", {}).get("containerStatuses", []):
-            container["state"] = {"terminated": {"exitCode": 0}}
+    completed(api)
 
     def log(rank: int, *numbers: int) -> bytes:
         stopped = [{"event": "stopped", "rank": rank, "step": 1, "number": number} for number in numbers]
@@ -438,7 +476,7 @@ def test_logs_report_numbered_lines_that_did_not_come_as_submit_does(
     assert (code, len(out.splitlines())) == (0, 9)
     fix = ("did not come: its node has lost or rotated them. Fix: none, if `gangplank proof digits -n default` says "
            "PROVEN; if not, let `output` name a volume")
-    counted = sorted(line for line in err.splitlines())
+    counted = sorted(line for line in err.splitlines() if line != "digits: Completed")
     assert counted == [f"3 lines of the log of digits-worker-0 {fix}", f"a line of the log of digits-worker-1 {fix}"]
 
 
@@ -502,11 +540,14 @@ def starting(api: Api, phase: str, *, alone: bool = True, **more: Any) -> None:
     api.logs[f"{PODS}/digits-worker-0/log?fetch"] = b"fetching\nno such bucket"
 
 
-@pytest.mark.parametrize(("phase", "status"), [("Failed", {"state": ENDED}), ("Pending", AGAIN)])
-@pytest.mark.parametrize("words", [[], ["-f"], ["--previous"]])
+@pytest.mark.parametrize(("phase", "status", "words"), [
+    *((*case, words) for case in [("Failed", {"state": ENDED}), ("Pending", AGAIN)] for words in ([], ["--previous"])),
+    ("Failed", {"state": ENDED}, ["-f"]),
+])
 def test_logs_show_the_init_container_that_failed(
         api: Api, capsys: pytest.CaptureFixture[str], phase: str, status: Json, words: list[str]) -> None:
     starting(api, phase, **status)
+    api.objects[f"{JOBS}/digits"]["status"]["state"]["phase"] = "Failed"
     code, out, err = run(capsys, "logs", "digits", "--rank", "1", *words)
     assert (code, out.splitlines()[-1].partition("]")[2]) == (0, " no such bucket")
     assert "digits-worker-0: init container fetch: Error, exit code 7; this is the log of that container\n" in err

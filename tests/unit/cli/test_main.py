@@ -232,6 +232,26 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert (done.stdout.splitlines()[-1], done.stderr) == ("0", "")
 
 
+def test_a_reader_that_goes_away_before_all_is_done_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`gangplank run a.py | grep -m1 epoch && promote` promotes nothing."""
+
+    def cut(_: object) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("gangplank.cli.run", cut)
+    monkeypatch.setattr("gangplank.cli.leave_output", lambda: None)
+    assert [main([*words]) for words in (["run", "a.py"], ["delete", "a"], ["logs", "a"])] == [141, 141, 0]
+
+
+def test_a_character_that_the_terminal_cannot_show_ends_nothing() -> None:
+    """As a progress bar's are in a locale with another encoding."""
+    code = "import sys\nfrom gangplank.cli import main\nmain(['expand', '-'])\nprint('\u2588')"
+    env = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    done = subprocess.run([sys.executable, "-c", code], input=Path(ANYWHERE).read_text(), env=env, text=True,
+                          capture_output=True, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "\\u2588", "")
+
+
 def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from gangplank.cli import main\n"

@@ -55,6 +55,7 @@ def test_f3_logs(
     if follow_option:
         for where in [key for key in hostile.objects if "/pods/" in key]:
             hostile.objects[where]["status"]["containerStatuses"][0]["state"] = {"terminated": {"exitCode": 0}}
+        hostile.objects[f"{JOBS}/digits"]["status"]["state"]["phase"] = "Completed"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setenv("NO_COLOR", "1")
     code, out, _ = run(capsys, "logs", "digits", *follow_option)

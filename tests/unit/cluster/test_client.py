@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from urllib3.util import connection
@@ -182,3 +182,34 @@ def test_a_token_file_may_end_with_a_newline_and_is_read_again_as_its_token_rota
     assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer one"
     token.write_text("two\n")
     assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer two"
+
+
+def test_credentials_that_were_renewed_are_taken_and_expired_ones_named(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of `gangplank team kubeconfig` last for 8 hours, and a training that is followed may take longer."""
+    host, answer, refusals = Kube(api.kubeconfig).api.configuration.host, api.answer, [0]
+
+    def until_asked_again(*request: Any) -> tuple[int, bytes]:
+        if refusals[0]:
+            refusals[0] -= 1
+            return 401, b'{"message": "Unauthorized"}'
+        return answer(*request)
+
+    monkeypatch.setattr(api, "answer", until_asked_again)
+    place = kubeconfig(tmp_path / "job", host, "job", {"token": "one"})
+    kube = Kube(place).patient()
+    refusals[0] = 1
+    message = r"Unauthorized, expected credentials that are valid .* Fix: renew them"
+    with pytest.raises(KubeError, match=message) as refused:
+        kube.call("GET", "/version")
+    assert refused.value.status == 401
+    kubeconfig(tmp_path / "job", host, "job", {"token": "two"})
+    refusals[0] = 1
+    assert kube.call("GET", "/version")["gitVersion"]
+    assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer two"
+    assert refusals == [0]
+    refusals[0] = 2
+    kubeconfig(tmp_path / "job", host, "job", {"token": "three"})
+    with pytest.raises(KubeError, match="Unauthorized"):  # it asks once more, not for ever
+        kube.call("GET", "/version")

@@ -448,7 +448,7 @@ def test_a_job_is_followed_to_its_end_over_an_outage(server: Server, kube: Kube)
     server.stop()
     for rank in range(3):
         server.prints(f"digits-{rank}", *text(world.chains[rank][5:]).splitlines())
-    time.sleep(0.3)
+    wait(lambda: any("the API server does not answer" in line for line in said))
     server.start()
     wait(lambda: len(watch.records) >= len(world.records()))
     for rank in range(3):
@@ -944,3 +944,23 @@ def test_d14_evidence_on_a_claim_is_read_once(server: Server, kube: Kube, monkey
     assert prove(records, Expected(3, job_uid="digits-u")).passed
     asked = [line for line in server.seen if line == f"GET {PODS}/{reading[0]}/log"]
     assert len(asked) <= 2, "once, and perhaps for its end"
+
+
+@pytest.mark.parametrize(("phases", "rows", "name"), [
+    (["Succeeded", "Succeeded"], [], "Completed"), (["Succeeded", "Running"], [], "Failed"), ([], [], "Failed"),
+    (["Running", "Running"], [{"rank": 0}], "Completed"),
+])  # fmt: skip
+def test_a_job_that_its_ttl_removed_has_failed_only_if_nothing_says_that_it_ended_well(
+    server: Server, kube: Kube, phases: list[str], rows: list[Json], name: str
+) -> None:
+    """With ttl_s 0, or after a laptop has slept, no poll sees the end."""
+    job = BACKENDS["volcano"].manifests(parse_job(JOB | {"ttl_s": 0}))[-1]
+    server.objects[f"{JOBS}/digits"] = with_uid(job, "digits")
+    watch = follow.JobWatch(job, kube)
+    assert not watch.poll().ended
+    server.objects.clear()
+    watch.pods = [{"status": {"phase": phase}} for phase in phases]
+    watch.training.rows = rows
+    end = follow.follow(watch, lambda _: None, 60)
+    assert end is not None
+    assert (end.name, "ttl_s" in end.reason, bool(watch.job)) == (name, True, name != "Failed")

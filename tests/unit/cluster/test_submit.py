@@ -176,3 +176,45 @@ def test_a_quota_that_cannot_count_for_long_is_reported(api: Api, monkeypatch: p
     api.uncounted = 100
     with pytest.raises(KubeError, match="cannot be fulfilled on resourcequotas"):
         Kube().create(job, unique=True)
+
+
+SERVICE = path("v1", "Service", "default", "a")
+
+
+@pytest.mark.parametrize(("meta", "whose"), [
+    ({}, "one without the label gangplank.dev/job"),
+    ({"labels": {"gangplank.dev/job": "b"}}, "that of job b"),
+    ({"ownerReferences": [{"kind": "StatefulSet", "name": "db", "uid": "1"}]}, "that of StatefulSet db"),
+    ({"labels": {"gangplank.dev/job": "a"}, "ownerReferences": [{"kind": "Job", "name": "a", "uid": "1"}]},
+     "that of Job a"),
+])  # fmt: skip
+def test_a_service_that_is_not_the_jobs_is_refused_and_stays(api: Api, meta: Json, whose: str) -> None:
+    """Its pods would lose their names: as a rule the API server lets the selector of a headless one be replaced."""
+    mine = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "default", **meta}}
+    api.objects[SERVICE] = mine | {"spec": {"selector": {"app": "db"}}}
+    before = json.dumps(api.objects)
+    message = f"Service default/a: got {whose}, expected none yet, or that of job a"
+    with pytest.raises(KubeError, match=message) as refused:
+        run(manifests("indexed", "print(1)"))
+    assert refused.value.exit_code == 1
+    assert json.dumps(api.objects) == before
+
+
+def test_a_service_that_the_job_has_left_is_used_again(api: Api) -> None:
+    described = manifests("indexed", "print(1)")
+    run(described)
+    del api.objects[path("batch/v1", "Job", "default", "a")]
+    run(described)
+    assert live(api, described[-1]) == described[-1]
+
+
+@each_backend
+@pytest.mark.parametrize("script", ["print(1)", "print(2)"])
+def test_a_job_that_is_being_deleted_is_waited_for_and_then_submitted(api: Api, backend: str, script: str) -> None:
+    described = manifests(backend, "print(1)")
+    run(described)
+    live(api, described[-1])["metadata"] = described[-1]["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    new = manifests(backend, script)
+    run(new)
+    assert live(api, new[-1]) == new[-1]
+    assert scripts(api) == [script]

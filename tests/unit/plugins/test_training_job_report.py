@@ -51,3 +51,15 @@ def test_a_list_that_cannot_be_read_is_written_again(job: dict[str, Any], tmp_pa
     file.write_text("[")
     assert line(run("training_job_report", **job, uid="1-2", pods=PODS)) == "ok      pods are the job's"
     assert json.loads(file.read_text()) == {"uid": "1-2", "pods": PODS}
+
+
+def test_a_page_that_cannot_be_written_hides_no_verdict(job: dict[str, Any], tmp_path: Path) -> None:
+    """The training has taken hours."""
+    (tmp_path / "reports").write_text("a file")
+    result = run("training_job_report", **job, uid="1-2", pods=PODS)
+    written = run("training_job_report", **{**job, "page": str(tmp_path / "a.html")}, uid="1-2", pods=PODS)
+    assert (result["passed"], result["changed"]) == (written["passed"], False)
+    assert result["lines"] == written["lines"][:-1]
+    (warning,) = result["warnings"]
+    assert f"report {job['page']}: got " in warning
+    assert warning.endswith("Fix: set training_job_report_folder to another one")
