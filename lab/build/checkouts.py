@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.disk import rename
 from lab.build.cache import digest_of
+from lab.host.files import write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,10 +41,7 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
         return
     with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft, name = tempfile.mkstemp(prefix=".", dir=path.parent)
-        with os.fdopen(draft, "w") as file:
-            json.dump(content, file)
-        rename(Path(name), path)
+        write(path, json.dumps(content).encode(), 0o600)
 
 
 def used_by_others(home: Path, checkout: Path = CHECKOUT) -> set[Path]:

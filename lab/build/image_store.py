@@ -215,7 +215,7 @@ def _finished(
 
 def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: Path, root: Path) -> None:
     for _ in polls(CONTAINERD_S, 0.1):
-        if not subprocess.run([*ctr, "version"], capture_output=True, check=False).returncode:
+        if not _finished([*ctr, "version"], str(root), CONTAINERD_S).returncode:
             return
         if process.poll() is not None:
             break

@@ -30,6 +30,12 @@ def work():
     ensure(folder, ["ca"], [Leaf("admin", "admin"), Leaf("api", "api", sans=("localhost",))])
     assert ensure(folder, ["ca"], [Leaf("admin", "admin"), Leaf("api", "api", sans=("localhost",))]) == {}
 """,
+    "what a checkout uses of the cache": """
+from lab.build import checkouts
+checkouts.NOTES = "."
+def work():
+    checkouts.note(folder, {"images": [], "store": "stores/" + "x" * 6000})
+""",
     "the report of a training": """
 from gangplank.reading.files import write
 def work():
