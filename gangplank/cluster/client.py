@@ -152,7 +152,7 @@ class Kube:
         return other
 
     def _renewed(self) -> bool:
-        """Whether the kubeconfig has other credentials by now, which are taken: those of a person last for hours."""
+        """Whether the kubeconfig has other credentials by now, which are taken: as a rule they last for hours."""
         if not self.chosen:
             return False
         from kubernetes import client, config
@@ -240,7 +240,7 @@ class Kube:
             if error.status != UNAUTHORIZED:
                 raise
             if not self._renewed():
-                fix = "renew them, then run it again; a job that was submitted continues"
+                fix = "renew them or choose another kubeconfig, then run it again; a job that was submitted continues"
                 expected = "credentials that are valid (they may have expired)"
                 raise KubeError(Problem(str(self), str(error), expected, fix), error.status) from None
             answer = self._sent(where, method, request)

@@ -342,6 +342,9 @@ def test_ranks_that_stand_still_are_one_message_also_if_their_lines_do_not_come_
         def finish(self) -> Iterator[tuple[Json, str]]:
             return iter(())
 
+        def end(self, last: Phase) -> Phase:
+            return last
+
         def restart(self, _: float) -> list[str]:
             return []
 

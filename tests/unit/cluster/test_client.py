@@ -200,7 +200,7 @@ def test_credentials_that_were_renewed_are_taken_and_expired_ones_named(
     place = kubeconfig(tmp_path / "job", host, "job", {"token": "one"})
     kube = Kube(place).patient()
     refusals[0] = 1
-    message = r"Unauthorized, expected credentials that are valid .* Fix: renew them"
+    message = r"Unauthorized, expected credentials that are valid .* Fix: renew them or choose another"
     with pytest.raises(KubeError, match=message) as refused:
         kube.call("GET", "/version")
     assert refused.value.status == 401
