@@ -217,9 +217,9 @@ def logs(args: argparse.Namespace) -> int:
     kube = cluster_of(args)
     job, _ = locate(kube, args)
     meta, colour = job["metadata"], terminal.coloured(sys.stdout)
-    pods = [pod for pod in kube.pods(job) if args.rank is None or rank_of(pod) == args.rank]
     if args.follow and (args.rank is None or args.rank < standstill.size_of(job)):
         return follow_ranks(kube, job, args.rank)
+    pods = [pod for pod in kube.pods(job) if args.rank is None or rank_of(pod) == args.rank]
     if not pods:
         got = "no pod" if args.rank is None else f"no pod of rank {args.rank}"
         fix = f"try again once `gangplank status {meta['name']} -n {meta['namespace']}` shows it"

@@ -188,7 +188,7 @@ def follow(watch: JobWatch) -> Phase:
         phase = watch.poll()
         stuck = stuck or Stuck(world_size_of(watch.job))  # nobody knows the job before the first poll
         show(watch.finish() if phase.ended else watch.lines(), stuck)
-        phase = watch.end(phase) if phase.ended else phase
+        phase = watch.end(phase)
         now = time.monotonic()
         repairs = [] if phase.ended else watch.restart(now - start)
         for message in [*repairs, *watch.losses(), stuck.message(now)]:

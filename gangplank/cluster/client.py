@@ -90,17 +90,6 @@ def unknown_kind(kind: str, api_version: str, fix: str) -> KubeError:
     return KubeError(str(Problem(f"{kind} of {api_version}", "no such kind", "one that the cluster has", fix)), 404)
 
 
-def configuration() -> Any:
-    """The client's settings before a kubeconfig is read."""
-    from kubernetes import client
-
-    settings = client.Configuration()
-    settings.retries = False  # `patience` decides what is asked again, and for how long
-    # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
-    settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
-    return settings
-
-
 def identity(settings: Any) -> tuple[Any, ...]:
     """As whom a client asks; certificates by their content, as a renewed one may have the file of the old one."""
     files = [Path(name).read_bytes() for name in (settings.cert_file, settings.key_file) if name]
@@ -115,7 +104,10 @@ class Kube:
         from yaml import YAMLError
 
         files = kubeconfig or config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION or HOME
-        settings = configuration()
+        settings = client.Configuration()
+        settings.retries = False  # `patience` decides what is asked again, and for how long
+        # kubernetes 35 reads NO_PROXY and then forgets it: Configuration.__init__ sets no_proxy to None two lines later
+        settings.no_proxy = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
         self.chosen: tuple[str, str] | None = None  # the kubeconfig and its context; none in a pod
         self.identity: tuple[Any, ...] = ()
         try:
@@ -155,16 +147,14 @@ class Kube:
         """Whether the kubeconfig has other credentials by now, which are taken: as a rule they last for hours."""
         if not self.chosen:
             return False
-        from kubernetes import client, config
-        from yaml import YAMLError
-
-        settings = configuration()
-        with contextlib.suppress(config.ConfigException, OSError, ValueError, TypeError, YAMLError):
-            load(*self.chosen, settings)
-            if (new := identity(settings)) != self.identity:
-                self.api, self.identity = client.ApiClient(settings), new
-                return True
-        return False
+        try:
+            new = Kube(*self.chosen)
+        except KubeError:  # it is being written
+            return False
+        if new.identity == self.identity:
+            return False
+        self.api, self.identity = new.api, new.identity
+        return True
 
     def namespace_of(self, namespace: str | None = None) -> str:
         """The namespace of what may name one: this one, else that of the kubeconfig's context, else `default`."""

@@ -211,5 +211,5 @@ def test_credentials_that_were_renewed_are_taken_and_expired_ones_named(
     assert refusals == [0]
     refusals[0] = 2
     kubeconfig(tmp_path / "job", host, "job", {"token": "three"})
-    with pytest.raises(KubeError, match="Unauthorized"):  # it asks once more, not for ever
+    with pytest.raises(KubeError, match="Unauthorized"):  # it asks again once
         kube.call("GET", "/version")
