@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import signal
 import sys
@@ -15,23 +16,21 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
-from gangplank.cluster.landing import Landing
+from gangplank.cluster.landing import File, Landing
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
 from gangplank.proof.records import complete, select
-from gangplank.reading import files
 from gangplank.text import counted, listed, plain
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
 LINE_S = 10.0  # between two lines about the progress where standard error is not a terminal
 MIB = 2**20
-NAMES = 10  # of files left out, in a message
 
 
 def fetch(args: argparse.Namespace) -> int:
@@ -41,19 +40,20 @@ def fetch(args: argparse.Namespace) -> int:
     name = str(job["metadata"]["name"])
     folder, meter = Path(args.output or name), Meter(name)
     with interrupted_by_term(), Landing(folder) as target:
-        result = fetching.fetch(kube.patient(meter.note), job, args.path or "", target, meter.show)
-    meter.close()
-    size = sum(file.size for file in result.new)
-    brought = f"{len(result.new)} of them fetched now ({mib(size)})"
-    print(f"{name}: {counted(len(result.files), 'file')} in {folder}, {brought}")
-    if result.links:
-        terminal.note(f"left out, links to files of the output: {listed(list(map(plain, result.links)), NAMES)}")
-    if not args.path and EVIDENCE not in {file.name for file in result.files}:
-        keep_evidence(kube, job, folder)
+        result = fetching.fetch(kube.patient(meter.note), job, args.path or "", target, meter.show, args.replace)
+        meter.close()
+        size = sum(file.size for file in result.new)
+        brought = f"{len(result.new)} of them fetched now ({mib(size)})"
+        print(f"{name}: {counted(len(result.files), 'file')} in {folder}, {brought}")
+        if result.links:
+            links = listed(list(map(plain, result.links)), fetching.NAMES)
+            terminal.note(f"left out, links to files of the output: {links}")
+        if not args.path and EVIDENCE not in {file.name for file in result.files}:
+            keep_evidence(kube, job, target, args.replace)
     if not result.left:
         return terminal.OK
-    rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:NAMES]]
-    more = [f"  and {len(result.left) - NAMES} more"] if len(result.left) > NAMES else []
+    rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:fetching.NAMES]]
+    more = [f"  and {len(result.left) - fetching.NAMES} more"] if len(result.left) > fetching.NAMES else []
     head = str(Problem(f"job {name}", f"{counted(len(result.left), 'file')} not fetched", "files of the output alone"))
     raise GangplankError("\n".join([head, *rows, *more]))
 
@@ -70,15 +70,21 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
     return job
 
 
-def keep_evidence(kube: Kube, job: Json, folder: Path) -> None:
+def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]) -> None:
     """Write the evidence of a script that was observed: only the ranks' logs have it."""
     if "uid" not in job["metadata"]:
         return
     unread: list[KubeError] = []
     records = evidence.logged(kube, kube.pods(job), unread)
     if complete(select(records), expected(job).world_size):
-        files.write(folder / EVIDENCE, "".join(f"{json.dumps(record)}\n" for record in records))
-        terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {folder}")
+        data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
+        file = File(EVIDENCE, len(data), hashlib.sha256(data).hexdigest())
+        if not target.has(file):
+            fetching.refuse_others(target, [EVIDENCE], replace)
+            target.remember(file)
+            target.write(file, 0, data)
+            target.finish(file)
+        terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {target.folder}")
     elif unread:
         raise unread[0]
 

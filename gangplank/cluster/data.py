@@ -18,8 +18,9 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import logs
 from gangplank.cluster.client import CONFLICT, path
 from gangplank.cluster.data_pod import CONTAINER, PULL_S, Place, pod, work
+from gangplank.cluster.landing import is_named
 from gangplank.cluster.local_files import batches
-from gangplank.cluster.receive import is_named, named
+from gangplank.cluster.receive import named
 from gangplank.cluster.starting import Start
 from gangplank.errors import GangplankError, KubeError, Problem, shown
 from gangplank.k8s import quantity

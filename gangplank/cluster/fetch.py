@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 
 from gangplank.cluster import in_pod, landing
 from gangplank.cluster.client import path
-from gangplank.cluster.landing import File
+from gangplank.cluster.landing import File, is_named
 from gangplank.cluster.reader import DEADLINE_S, output_of, reader, remove_ended
 from gangplank.cluster.starting import START_S, Start
 from gangplank.errors import GangplankError, KubeError, Problem
+from gangplank.text import counted, listed, plain
 from gangplank.wait import late, polls
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ PIECE = 6 * 2**20  # bytes; 8 MiB in the log, and the kubelet's default limit is
 PIECES = 16  # of a pod
 COMMAND = 32 * 1024  # characters of a piece's names: all of a pod's must fit into the API server's 1.5 MB
 TRIES = 3  # of one piece
+NAMES = 10  # of files, in a message
 SHA256 = re.compile("[0-9a-f]{64}")
 
 Piece = list[tuple[File, int, int]]  # of which file, from which byte, how many
@@ -56,13 +58,20 @@ class Fetched:
     links: list[str] = field(default_factory=list)  # to what is fetched itself
 
 
-def fetch(kube: Kube, job: Json, below: str, target: Landing, say: Callable[[str, int, int], None]) -> Fetched:
-    """Fetch a path of a job's output; `say` gets a phase, the bytes so far and all of them."""
+def fetch(
+    kube: Kube, job: Json, below: str, target: Landing, say: Callable[[str, int, int], None],
+    replace: Sequence[str] = (),
+) -> Fetched:  # fmt: skip
+    """Fetch a path of a job's output; `say` gets a phase, the bytes so far and all of them.
+
+    A file here that no `gangplank fetch` has brought is refused, before a byte is sent, unless `replace` names it.
+    """
     check(kube, job)
     remove_ended(kube, job, WHAT)
     say("lists the files", 0, 0)
     result = read_list(kube, job, below)
     missing = [file for file in result.files if not target.has(file)]
+    refuse_others(target, [file.name for file in missing], replace)
     total = sum(file.size for file in missing)
     needed = total - sum(map(target.fetched, missing))
     if needed > target.free():
@@ -80,6 +89,7 @@ def fetch(kube: Kube, job: Json, below: str, target: Landing, say: Callable[[str
                 raise
         done = [file for file in missing if target.fetched(file) == file.size]
         for file in done:
+            target.remember(file)
             if target.finish(file):
                 result.new.append(file)
             else:
@@ -88,6 +98,16 @@ def fetch(kube: Kube, job: Json, below: str, target: Landing, say: Callable[[str
         tries = 0 if done or sum(map(target.fetched, missing)) > before else tries
     target.forget()
     return result
+
+
+def refuse_others(target: Landing, names: Sequence[str], replace: Sequence[str]) -> None:
+    """Refuse to replace files of the user's that are not named for that."""
+    others = [name for name in target.others(names) if not is_named(name, replace)]
+    if others:
+        shown = listed(list(map(plain, others)), NAMES)
+        got = f"{counted(len(others), 'file')} that this command did not write, or that changed since: {shown}"
+        fix = "name another folder with -o, or each of them, or its folder, with --replace"
+        raise GangplankError(str(Problem(str(target.folder), got, "none that it would replace", fix)))
 
 
 def check(kube: Kube, job: Json) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import time
 from dataclasses import dataclass
@@ -138,9 +139,17 @@ class Note:
 
         One that came much later than the note is not this Helm's: it makes its revision before it changes anything.
         """
-        try:
-            before = set(json.loads(self.path.read_text()))
-            noted_s = time.time() - self.path.stat().st_mtime
-        except (OSError, ValueError, TypeError):
-            return []
+        before, noted_s = self._read()
         return [name for name, age_s in ages_s.items() if name not in before and noted_s - age_s <= BEGUN_S]
+
+    def removed(self, ages_s: Mapping[str, float]) -> list[str]:
+        """Those of the revisions, each with the age of its last change, that this machine's Helm began to remove."""
+        before, noted_s = self._read()
+        return [name for name, age_s in ages_s.items() if name in before and noted_s - age_s <= BEGUN_S]
+
+    def _read(self) -> tuple[set[str], float]:
+        """The revisions before, and the age of the note; one without end if there is none."""
+        try:
+            return set(json.loads(self.path.read_text())), time.time() - self.path.stat().st_mtime
+        except (OSError, ValueError, TypeError):
+            return set(), math.inf

@@ -1,7 +1,8 @@
 """The folder that files are written to: each whole and checked, none outside the folder.
 
-What is under way lies in PARTS under its hash, so that a later run continues it. No part of a name is followed if
-it is a link: what is below a link may be anywhere. The pod that writes to a claim runs this module too (receive.py).
+What is under way lies in PARTS under its hash, so that a later run continues it. RECORD, beside it, has what was
+brought: a later run may replace that, and nothing else. No part of a name is followed if it is a link: what is below a
+link may be anywhere. The pod that writes to a claim runs this module too (receive.py).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import stat
 from dataclasses import dataclass
@@ -18,10 +20,11 @@ from typing import TYPE_CHECKING, Self
 from gangplank.errors import FULL, GangplankError, Problem, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 PARTS = ".gangplank-fetch"
+RECORD = "brought"  # in PARTS: a line of JSON for each file
 LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 LONGEST = 255  # bytes of a part of a name
@@ -61,6 +64,15 @@ def problem(name: str, reserved: str = PARTS) -> str:
     if "\0" in name or any(len(part) > LONGEST for part in encoded):
         return "a name that this machine cannot write"
     return ""
+
+
+def is_named(name: str, names: Iterable[str]) -> bool:
+    """Whether a file, or a folder that it is in, is among some names.
+
+    >>> is_named("a/b", ["a"]), is_named("ab", ["a"])
+    (True, False)
+    """
+    return any(name == one or name.startswith(f"{one.rstrip('/')}/") for one in names)
 
 
 class Landing:
@@ -107,7 +119,7 @@ class Landing:
         return os.path.samestat(named, os.fstat(self.parts))
 
     def __exit__(self, *_: object) -> None:
-        """Leave what can be continued; PARTS goes if there is nothing in it."""
+        """Leave what can be continued, and the record; PARTS goes if there is nothing in it."""
         with contextlib.suppress(OSError):
             os.rmdir(self.reserved, dir_fd=self.top)
         self.close()
@@ -203,9 +215,35 @@ class Landing:
                 os.replace(file.part, base, src_dir_fd=self.parts, dst_dir_fd=folder)
         return True
 
+    def remember(self, file: File) -> None:
+        """Note that a file is brought, before it gets its name; each line begins with its end, for one that was cut."""
+        with self.errors(file.name):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with os.fdopen(os.open(RECORD, flags, 0o666, dir_fd=self.parts), "a", encoding="utf-8") as record:
+                record.write(f"\n{json.dumps([file.name, file.size, file.sha256])}")
+
+    def others(self, names: Iterable[str]) -> list[str]:
+        """Of some names, those of something that no command has brought, or that was changed since."""
+        brought: dict[str, list[File]] = {}
+        for file in self._record():
+            brought.setdefault(file.name, []).append(file)
+        return [name for name in names
+                if self.size(name) is not None and not any(map(self.has, brought.get(name, ())))]
+
+    def _record(self) -> Iterator[File]:
+        with self.errors(f"{self.reserved}/{RECORD}"):
+            try:
+                opened = os.fdopen(os.open(RECORD, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.parts), "rb")
+            except FileNotFoundError:
+                return
+            with opened:
+                for line in opened:
+                    with contextlib.suppress(ValueError, TypeError):  # a line that was cut
+                        yield File(*json.loads(line))
+
     def forget(self) -> None:
         """Remove what earlier runs began and nobody asks for any more."""
-        for name in os.listdir(self.parts):  # noqa: PTH208  # an open folder has no path
+        for name in {*os.listdir(self.parts)} - {RECORD}:  # noqa: PTH208  # an open folder has no path
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=self.parts)
 

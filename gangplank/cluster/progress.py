@@ -25,6 +25,9 @@ def ends() -> Ends:
     )
 
 
+REASON = 500  # characters of a reason that a message shows
+
+
 @dataclass(frozen=True)
 class Phase:
     """The state of a job: its own word for it, the last one for an end that has two, and whether that is an end."""
@@ -121,9 +124,9 @@ class Progress:
         elif kind == "checkpoint":
             self.unsaved = ""
         elif kind == "checkpoint_failed":
-            self.unsaved = f"the checkpoint of step {event['step']} is not written: {event['reason']}"
+            self.unsaved = f"the checkpoint of step {event['step']} is not written: {reason_of(event)}"
         elif kind == "upload_failed":
-            self.refused = event["reason"]
+            self.refused = reason_of(event)
 
     def text(self) -> str:
         """The training's part of a progress line, '' before a rank has started."""
@@ -137,6 +140,15 @@ class Progress:
         parts += [f"loss {self.loss:.4f}"] if self.loss is not None else []
         parts += [f"accuracy {self.accuracy:.3f}"] if self.accuracy is not None else []
         return ", ".join(parts)
+
+
+def reason_of(event: Mapping[str, Any]) -> str:
+    r"""The reason in an event, which any script can print, as a message shows it.
+
+    >>> reason_of({"reason": "\x1b[2J no space left"})
+    '\\x1b[2J no space left'
+    """
+    return text.plain(event["reason"][:REASON])
 
 
 COLUMNS = ("rank", "pod", "node", "world_size", "steps", "samples", "loss", "accuracy")

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from gangplank.cluster.contents import contents, remove
-from gangplank.cluster.landing import File, Landing, problem
+from gangplank.cluster.landing import File, Landing, is_named, problem
 from gangplank.cluster.origins import Entry, entries
 from gangplank.errors import GangplankError, Problem
 
@@ -127,15 +127,6 @@ def place(target: Claim, file: File, replace: list[str]) -> str:
 def may_write(target: Claim, file: File, replace: list[str]) -> bool:
     """Whether a name is free, or named to be replaced."""
     return state_of(target, file) != OTHER or is_named(file.name, replace)
-
-
-def is_named(name: str, names: list[str]) -> bool:
-    """Whether a file, or a folder that it is in, is among some names.
-
-    >>> is_named("a/b", ["a"]), is_named("ab", ["a"])
-    (True, False)
-    """
-    return any(name == one or name.startswith(f"{one.rstrip('/')}/") for one in names)
 
 
 class Collector:

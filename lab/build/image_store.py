@@ -66,11 +66,20 @@ def link_copy(source: Path, target: Path) -> None:
     copy_databases(source, target)
 
 
+def recorded(store: Path) -> dict[str, str]:
+    """The digests of the images that a store records; none without a record that can be read."""
+    try:
+        record = json.loads((store / "images.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
 def store_folder(images: list[dict[str, str]], home: Path) -> Path:
     """The folder of a store with at least these images, or the folder where one would be made."""
     digests = {image["name"]: image["digest"] for image in images}
     for record in sorted((home / "stores").glob("[!.]*/images.json")):
-        if digests.items() <= json.loads(record.read_text()).items():
+        if digests.items() <= recorded(record.parent).items():
             return record.parent
     return home / "stores" / digest_of(sorted(digests.items()))
 
@@ -88,7 +97,7 @@ def make_store(
         root.mkdir()
         if older:
             link_copy(older[-1] / "root", root)
-        have = json.loads((older[-1] / "images.json").read_text()) if older else {}
+        have = recorded(older[-1]) if older else {}
         digests = {image["name"]: image["digest"] for image in images}
         with _containerd(root, containerd) as ctr:
             for image in images:
@@ -137,8 +146,7 @@ def missing_images(
     `names` are those that its containerd has, so that an image removed from it counts as missing; None: not asked.
     An archive is recorded under its path, which containerd does not know.
     """
-    record = folder / "images.json"
-    have = json.loads(record.read_text()) if record.exists() else {}
+    have = recorded(folder)
     return [
         image
         for image in images
@@ -180,11 +188,10 @@ def image_names(ctr: list[str]) -> set[str] | None:
 def record_images(folder: Path, images: list[dict[str, str]]) -> None:
     """Record in the node's store that it has these images; their layers are on the disk before."""
     sync_system(folder)
-    record = folder / "images.json"
-    have = json.loads(record.read_text()) if record.exists() else {}
+    have = recorded(folder)
     for image in images:
         have |= dict.fromkeys((image["name"], *origins(image)), image["digest"])
-    write(record, json.dumps(have, indent=1).encode(), 0o644)
+    write(folder / "images.json", json.dumps(have, indent=1).encode(), 0o644)
 
 
 def import_image(ctr: list[str], archive: Path) -> None:

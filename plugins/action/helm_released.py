@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PENDING = "pending-"  # begins a revision's status while Helm works on it, and stays if that is killed
+REMOVING = "uninstalling"  # the status of a revision that was complete before
 LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
 # With these, Helm takes another cluster, or its module opens the files `a:b` of K8S_AUTH_KUBECONFIG as one.
 OVERRIDES = ("K8S_AUTH_KUBECONFIG", "HELM_KUBECONTEXT", "HELM_KUBEAPISERVER", "HELM_KUBETOKEN")
@@ -79,7 +80,7 @@ class ActionModule(ClusterAction):
             "diff": [difference(before, after) for before, after in repaired if after["kind"] != "Secret"],
             "namespace": self.kube.get(namespace) is not None,
             "pending": pending,
-            "uninstalling": status == "uninstalling",
+            "uninstalling": status == REMOVING,
             "as_asked": as_asked,
             "again": status == "failed" or (same and not as_asked and status == "deployed"),
             "environment": self.helm_environment(),
@@ -94,13 +95,17 @@ class ActionModule(ClusterAction):
         return sorted(secrets, key=lambda secret: int(secret["metadata"]["labels"]["version"]))
 
     def living(self, place: Place, note: Note, timeout_s: float) -> list[dict[str, Any]]:
-        """The pending revisions that a Helm elsewhere may be at work on: young, and not left by this machine's."""
-        pending = [secret for secret in self.revisions(place) if status_of(secret).startswith(PENDING)]
-        now = self.kube.now()
-        ages_s = {secret["metadata"]["name"]: age_s(secret["metadata"]["creationTimestamp"], now) for secret in pending}
-        ours, oldest_s = note.left(ages_s), max(LIVING_S, timeout_s)
-        others = [secret for secret in pending if secret["metadata"]["name"] not in ours]
-        return [secret for secret in others if ages_s[secret["metadata"]["name"]] < oldest_s]
+        """The revisions that a Helm elsewhere may be at work on: begun lately, and not left by this machine's."""
+        revisions = self.revisions(place)
+        now, oldest_s = self.kube.now(), max(LIVING_S, timeout_s)
+        ages_s = {secret["metadata"]["name"]: age_s(secret["metadata"]["creationTimestamp"], now)
+                  for secret in revisions if status_of(secret).startswith(PENDING)}
+        removed_s = {secret["metadata"]["name"]: now.timestamp() - changed_s(secret)
+                     for secret in revisions if status_of(secret) == REMOVING}
+        ours = {*note.left(ages_s), *note.removed(removed_s)}
+        since_s = {**ages_s, **removed_s}
+        others = [secret for secret in revisions if secret["metadata"]["name"] in since_s.keys() - ours]
+        return [secret for secret in others if since_s[secret["metadata"]["name"]] < oldest_s]
 
     def helm_environment(self) -> dict[str, str]:
         """The variables with which the program helm takes the same cluster."""
@@ -151,20 +156,27 @@ def status_of(secret: dict[str, Any]) -> str:
     return str(secret["metadata"]["labels"]["status"])
 
 
+def changed_s(secret: dict[str, Any]) -> float:
+    """When Helm last changed a revision, in seconds since 1970; 0 without its label."""
+    text = str(secret["metadata"]["labels"].get("modifiedAt", ""))
+    return float(text) if text.isdecimal() and len(text) < 15 else 0.0
+
+
 def wait_for_others(place: Place, limit_s: float, living: Callable[[], list[dict[str, Any]]]) -> None:
-    """Wait until no revision is pending that a Helm on another machine may be at work on."""
+    """Wait until no revision has a status that says that a Helm on another machine may be at work on it."""
     waits = False
     for _attempt in polls(limit_s, 2.0):
         if not (others := living()):
             return
-        meta = others[-1]["metadata"]
-        got = f"revision {meta['labels']['version']} {status_of(others[-1])} since {meta['creationTimestamp']}"
+        meta, removing = others[-1]["metadata"], status_of(others[-1]) == REMOVING
+        since = "" if removing else f" since {meta['creationTimestamp']}"
+        got = f"revision {meta['labels']['version']} {status_of(others[-1])}{since}"
         if not waits:
             line = f"{got}, by a Helm that does not run here: waiting up to {limit_s:.0f} s for it"
             Display().display(f"    release {title_of(place)}: {line}")
         waits = True
-    fix = (
-        "wait until that Helm has ended, or if it was interrupted, remove what it left "
-        f"(kubectl delete secret -n {place.namespace} {meta['name']}), then run it again"
+    then = f"wait until {max(LIVING_S, limit_s) / 60:.0f} minutes after it began" if removing else (
+        f"remove what it left (kubectl delete secret -n {place.namespace} {meta['name']})"
     )
+    fix = f"wait until that Helm has ended, or if it was interrupted, {then}, then run it again"
     raise GangplankError(late(f"release {title_of(place)}", got, "its end", limit_s, fix))

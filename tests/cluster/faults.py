@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -457,6 +458,12 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
         lab.wait(f"{node} is back", lambda: node in lab.ready(), 180)
 
 
+def memory_group(path: Path) -> Path:
+    """The folder of the kernel for the memory of a control group."""
+    version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
+    return Path("/sys/fs/cgroup", "memory" if version1 else "", *path.parts[1:])
+
+
 # It asks for nothing and takes what the limit leaves, and more.
 HOG = "import time; taken = bytearray(700 << 20); time.sleep(60)"
 ROOM = 300 << 20
@@ -465,10 +472,9 @@ ROOM = 300 << 20
 @fault("pods over the node's memory limit", hold_s=20)
 def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     node = worker_node(jobs)
-    version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
-    pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
-    limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
-    used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
+    folder = memory_group(Path("/gangplank", node, "kubepods"))
+    limit = folder / ("memory.max" if (folder / "memory.max").exists() else "memory.limit_in_bytes")
+    used = int((folder / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")).read_text())
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
     spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
@@ -482,6 +488,32 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     finally:
         limit.write_text(before)
         lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
+
+
+# It is in the container of a rank, and the kernel may not kill it.
+GREEDY = """
+import os, pathlib, sys, time
+group, victim = map(pathlib.Path, sys.argv[1:])
+pathlib.Path("/proc/self/oom_score_adj").write_text("-1000")
+(group / "cgroup.procs").write_text(str(os.getpid()))
+taken = []
+while victim.exists() and "Z" not in (victim / "stat").read_text().rpartition(")")[2]:
+    taken.append(bytearray(4 << 20))
+    time.sleep(0.005)
+print(*((group / name).read_text() for name in ("memory.events", "memory.oom_control") if (group / name).exists()))
+"""
+
+
+@fault("a rank killed for its memory")
+def _oom(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    for each in jobs:
+        pid = lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60)
+        groups = dict(line.split(":")[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+        group = memory_group(Path(groups.get("memory") or groups[""]))
+        command = [sys.executable, "-c", GREEDY, str(group), f"/proc/{pid}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        assert re.search("oom_kill [1-9]", done.stdout), done.stdout
+    yield
 
 
 # libfaketime, in every process of the jobs; in a pod with the file, clocks differ by what that says.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from gangplank.cluster.landing import PARTS, RECORD
 from tests.cluster.conftest import ROOT
 from tests.support.teams_live import gangplank, team_of, until
 
@@ -91,7 +92,7 @@ def hashes(member: Callable[[str], str], tmp_path_factory: pytest.TempPathFactor
 def contents(folder: Path) -> dict[str, str]:
     """The files of a folder with their hashes."""
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-            for path in folder.rglob("*") if path.is_file()}
+            for path in folder.rglob("*") if path.is_file() and PARTS not in path.parts}
 
 
 def readers(kube: Kube) -> dict[str, str]:
@@ -117,6 +118,10 @@ def test_a_member_fetches_every_file_as_it_is_and_evidence(
     until(lambda: readers(kube) == {}, "its pods are removed")
     done = gangplank(*words, kubeconfig=member("bob"))
     assert (done.returncode, "0 of them fetched now" in done.stdout) == (0, True), "what is there is not sent again"
+    (here / "weights.bin").write_text("mine")
+    done = gangplank(*words, kubeconfig=member("bob"))
+    assert (done.returncode, (here / "weights.bin").read_text()) == (1, "mine")
+    assert "that changed since: weights.bin, expected none that it would replace. Fix: " in done.stderr
     (path,) = (name for name in hashes if name.startswith("a/"))
     for select in ("a/b", path, "latest"):
         place = tmp_path / f"part-{len(select)}"
@@ -131,7 +136,7 @@ def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
 
     def kill(number: signal.Signals, folder: Path) -> None:
         """End a command as soon as its first piece has arrived; the pod has six more to send."""
-        parts = folder / ".gangplank-fetch"
+        parts = folder / PARTS
         process = subprocess.Popen([*command, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         end = time.monotonic() + 120
         while process.poll() is None and not sum(path.stat().st_size for path in parts.glob("*")):
@@ -151,7 +156,7 @@ def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
         done = gangplank(*command[1:], "-o", str(folder), kubeconfig=member("bob"))
         assert done.returncode == 0, done.stderr
         assert {name: contents(folder)[name] for name in hashes} == hashes
-        assert not (folder / ".gangplank-fetch").exists()
+        assert [path.name for path in (folder / PARTS).iterdir()] == [RECORD]
 
 
 def test_what_cannot_be_fetched_is_said_in_one_message(

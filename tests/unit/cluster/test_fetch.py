@@ -20,7 +20,7 @@ import pytest
 from gangplank.backends import BACKENDS
 from gangplank.backends.pod_template import LOST_NODE
 from gangplank.cluster import fetch, in_pod, landing, reader, starting
-from gangplank.cluster.landing import PARTS, File, Landing
+from gangplank.cluster.landing import PARTS, RECORD, File, Landing
 from gangplank.errors import GangplankError, KubeError, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.nodes import UNREACHABLE
@@ -87,15 +87,16 @@ def pods(source: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
     return pods
 
 
-def fetched(folder: Path, below: str = "") -> fetch.Fetched:
+def fetched(folder: Path, below: str = "", *replace: str) -> fetch.Fetched:
     """Fetch into a folder."""
     with Landing(folder) as target:
-        return fetch.fetch(KUBE, job(), below, target, lambda *_: None)
+        return fetch.fetch(KUBE, job(), below, target, lambda *_: None, replace)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """The files of a folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    """The files of a folder, without the record of what was brought."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.parts[-2:] != (PARTS, RECORD)]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.slow
@@ -105,9 +106,46 @@ def test_every_file_arrives_as_it_is_and_what_is_there_is_not_sent_again(
     assert contents(tmp_path / "here") == contents(source)
     assert len(result.new) == len(result.files) == 5
     assert [what for what, _ in pods.commands] == ["list", *["send"] * 4], "pieces are bounded"
-    (tmp_path / "here/empty").write_text("edited here")
-    assert [file.name for file in fetched(tmp_path / "here").new] == ["empty"]
-    assert contents(tmp_path / "here") == contents(source)
+    (source / "empty").write_text("no more")
+    (tmp_path / "here/model.bin").unlink()
+    assert {file.name for file in fetched(tmp_path / "here").new} == {"empty", "model.bin"}
+    assert contents(tmp_path / "here") == contents(source), "what the command itself has brought is replaced"
+
+
+def test_a_file_of_the_user_s_is_replaced_only_if_it_is_named(source: Path, pods: Pods, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    fetched(here)
+    (here / "empty").write_text("edited here")
+    (here / "model.bin").write_bytes(b"")
+    (source / "new.txt").write_text("new")
+    (here / "new.txt").write_text("mine")
+    before = contents(here)
+    pods.commands.clear()
+    with pytest.raises(GangplankError, match=r"here: got 3 files that this command did not write, or that changed "
+                       r"since: empty, model\.bin, new\.txt, expected none .*--replace"):
+        fetched(here)
+    assert (contents(here), [what for what, _ in pods.commands]) == (before, ["list"]), "nothing was sent"
+    with pytest.raises(GangplankError, match=r"got 1 file that .*: empty, expected"):
+        fetched(here, "", "model.bin", "new.txt")
+    with pytest.raises(GangplankError, match=r"got 1 file that .*: empty, expected"):
+        fetched(here, "empty", "model.bin")
+    fetched(here, "", "model.bin", "new.txt", "empty")
+    assert contents(here) == contents(source)
+    (here / "checkpoints/step-1/state.json").write_text("mine")
+    fetched(here, "checkpoints", "checkpoints/")
+    assert contents(here) == contents(source)
+
+
+def test_the_record_of_what_was_brought_outlives_a_line_that_was_cut(pods: Pods, tmp_path: Path, source: Path) -> None:
+    here = tmp_path / "here"
+    fetched(here, "model.bin")
+    with (here / PARTS / RECORD).open("a") as record:
+        record.write('\n["emp')
+    fetched(here, "empty")
+    (source / "empty").write_text("a")
+    (source / "model.bin").write_text("b")
+    assert {file.name for file in fetched(here).new} >= {"empty", "model.bin"}
+    assert pods.commands
 
 
 @pytest.mark.parametrize(("path", "names"), [
@@ -193,7 +231,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_kept(
     assert "model.bin" not in contents(tmp_path / "here")
     assert len(result.new) == 4
     assert pods.commands
-    assert not (tmp_path / "here" / PARTS).exists()
+    assert [*(tmp_path / "here" / PARTS).iterdir()] == [tmp_path / "here" / PARTS / RECORD]
 
 
 def test_links_are_neither_followed_nor_made(source: Path, pods: Pods, tmp_path: Path) -> None:
@@ -228,7 +266,10 @@ def test_a_link_in_the_target_is_replaced_or_refused_but_not_followed(pods: Pods
     here.mkdir()
     (outside / "model.bin").write_text("precious")
     (here / "model.bin").symlink_to(outside / "model.bin")
-    fetched(here, "model.bin")
+    with pytest.raises(GangplankError, match=r"did not write.*: model\.bin"):
+        fetched(here, "model.bin")
+    assert (here / "model.bin").is_symlink()
+    fetched(here, "model.bin", "model.bin")
     assert (outside / "model.bin").read_text() == "precious"
     assert not (here / "model.bin").is_symlink()
     (here / "checkpoints").symlink_to(outside)

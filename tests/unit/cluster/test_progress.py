@@ -37,6 +37,9 @@ ROW: Json = {
 RESULT: Json = {
     "event": "result", "rank": 0, "world_size": 3, "accuracy": 0.5, "loss": 0.25, "seconds": 9.5, "ranks": [ROW],
 }  # fmt: skip
+WORDS = {"checkpoint": "c", "reason": "no space left"}  # the other fields are numbers
+REST: list[Json] = [{"event": kind, **{key: WORDS.get(key, 3) for key in shape}} for kind, shape in OTHERS.items()]
+KNOWN = (START, STEP, EPOCH, RESULT, *REST)
 SOUND = World().train()
 OURS = [json.dumps({"event": "evidence", **record}, separators=(",", ":")) for record in SOUND]
 MANY = 5000 * "9"  # digits: int() refuses more than 4300
@@ -132,16 +135,27 @@ def test_words_without_an_end_of_line_hide_no_line_of_ours() -> None:
     assert shown([f"...{line(START)}", f"\x1b[0m{line(STEP)}"]).text() == shown([line(START), line(STEP)]).text()
 
 
-@pytest.mark.parametrize("shape", [START, STEP, EPOCH, RESULT], ids=lambda shape: str(shape["event"]))
+@pytest.mark.parametrize("shape", KNOWN, ids=lambda shape: str(shape["event"]))
 def test_d3_every_field_of_a_line_is_looked_at(shape: Json) -> None:
-    assert shown([line(shape)]) != Progress() or shape["event"] == "step"
+    assert events(line(shape)) == [shape]
     for key in shape.keys() - {"event"}:
         assert events(line({name: value for name, value in shape.items() if name != key})) == []
-        strange: tuple[Any, ...] = ([], {"a": "b"}, 10**400, float("nan"), "\x1b[2J", True)
-        for wrong in strange:
+        strange: tuple[Any, ...] = ([], {"a": "b"}, 10**400, float("nan"), True, "\x1b[2J")
+        for wrong in strange[:-1] if key == "reason" else strange:
             assert events(line({**shape, key: wrong})) == [], (key, wrong)
         if isinstance(shape[key], int):
             assert events(line({**shape, key: -1})) == [], key
+
+
+def test_d3_a_reason_that_a_script_has_printed_is_shown_without_control_characters_and_not_at_any_length() -> None:
+    reason = "\x1b[2J" + 10**6 * "x"
+    for kind in ("checkpoint_failed", "upload_failed"):
+        event = {"event": kind, "rank": 0, "step": 3, "reason": reason}
+        progress = shown([line(event)])
+        text = progress.unsaved or progress.refused
+        assert r"\x1b[2Jxxx" in text
+        assert text.isprintable()
+        assert len(text) < 1000
 
 
 @pytest.mark.parametrize("record", [SOUND[0], SOUND[-1]], ids=["begin", "heads"])
@@ -169,8 +183,8 @@ JSON_VALUES = st.recursive(
     max_leaves=12,
 )
 KEYS = {key for record in SOUND for key in record} - {"format"}  # an unknown format is refused, not judged
-NAMES = sorted({*START, *STEP, *EPOCH, *RESULT, *ROW, *KEYS, "resumed"})
-KINDS = ("start", "step", "epoch", "result", "evidence", "begin", "heads", "end", "samples")
+NAMES = sorted({*(name for shape in KNOWN for name in shape), *ROW, *KEYS, "resumed"})
+KINDS = (*EVENTS, *OTHERS, "evidence", "begin", "heads", "samples")
 OBJECTS = st.dictionaries(st.sampled_from(NAMES) | st.text(), st.sampled_from(KINDS) | JSON_VALUES)
 LINES = st.one_of(
     st.text(),
@@ -178,7 +192,7 @@ LINES = st.one_of(
     JSON_VALUES.map(json.dumps),
     OBJECTS.map(line),
     OBJECTS.map(json.dumps),
-    st.tuples(st.sampled_from([START, STEP, EPOCH, RESULT]), st.sampled_from(NAMES), JSON_VALUES).map(
+    st.tuples(st.sampled_from(KNOWN), st.sampled_from(NAMES), JSON_VALUES).map(
         lambda three: line({**three[0], three[1]: three[2]})
     ),
     st.tuples(st.sampled_from(OURS), st.integers(0, 400)).map(lambda two: two[0][: -1 - two[1]]),  # a half of ours

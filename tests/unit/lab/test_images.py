@@ -25,6 +25,7 @@ from lab.build.image_store import (
     names_in,
     place_store,
     record_images,
+    store_folder,
 )
 from lab.build.oci_archive import Layer, read_image, write_image, write_layer
 from lab.build.own_image import main, own_files, write_own_image
@@ -319,6 +320,16 @@ def test_a_node_is_given_what_it_lacks_or_has_in_another_version(tmp_path: Path)
     newer = [{"name": "a:1", "digest": "sha256:9"}]
     assert missing_images(tmp_path, newer) == newer
     assert [path.name for path in tmp_path.iterdir()] == ["images.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "\x00\x00"])
+def test_d2_a_record_that_cannot_be_read_counts_as_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "images.json").write_text(text)
+    assert missing_images(tmp_path, IMAGES) == IMAGES
+    record_images(tmp_path, IMAGES)
+    assert missing_images(tmp_path, IMAGES) == []
+    (store(tmp_path / "stores/0") / "images.json").write_text(text)
+    assert store_folder(IMAGES, tmp_path) != tmp_path / "stores/0"
 
 
 def test_outdated_archives_are_removed_and_those_of_other_parts_stay(tmp_path: Path) -> None:

@@ -141,6 +141,30 @@ def test_d6_a_young_pending_revision_of_another_machine_is_left_alone(action: An
         assert bool(action.living(VOLCANO, note, timeout_s)) == lives
 
 
+def test_d6_a_young_removal_of_another_machine_is_waited_for(action: Any, tmp_path: Path) -> None:
+    note = Note(VOLCANO, {"XDG_CACHE_HOME": str(tmp_path)})
+
+    def removed(age_s: float, **labels: str) -> list[dict[str, Any]]:
+        secret = revision(3, "uninstalling", 86400)
+        secret["metadata"]["labels"] |= {"modifiedAt": str(int(time.time() - age_s)), **labels}
+        return [secret]
+
+    action.secrets = removed(30)
+    with pytest.raises(GangplankError, match=r"got revision 3 uninstalling, .* wait until 10 minutes after it began,"):
+        wait_for_others(VOLCANO, 0, lambda: action.living(VOLCANO, note, 300))
+    note.write([])
+    assert action.living(VOLCANO, note, 300), "this machine's Helm did not see that revision"
+    note.write([action.secrets[0]["metadata"]["name"]])
+    assert not action.living(VOLCANO, note, 300), "an interrupted run of this machine began it"
+    a_day_ago = time.time() - 86400
+    os.utime(note.path, (a_day_ago, a_day_ago))
+    assert action.living(VOLCANO, note, 300), "that note is older than this removal can be"
+    note.forget()
+    for secrets in (removed(601), removed(0, modifiedAt=""), removed(0, modifiedAt="9" * 4301)):
+        action.secrets = secrets
+        assert not action.living(VOLCANO, note, 300)
+
+
 def test_d6_the_age_of_a_revision_is_by_the_clock_of_the_cluster(action: Any, tmp_path: Path) -> None:
     """A machine whose clock is ahead would take a Helm that works for dead, and remove what it has begun."""
     action.secrets = [revision(2, "pending-upgrade", 700)]

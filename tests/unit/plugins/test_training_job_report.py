@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from gangplank.jobs.parse import parse_job
 from tests.unit.plugins.test_cluster_actions import run
 from tests.unit.proof.test_claims import World
 
-DIGITS = Path(__file__).resolve().parents[3] / "jobs/digits.yml"
+ROOT = Path(__file__).resolve().parents[3]
+DIGITS = ROOT / "jobs/digits.yml"
 PODS = {"uid-0": "n", "uid-1": "n", "uid-2": "n"}
 
 
@@ -63,3 +65,17 @@ def test_a_page_that_cannot_be_written_hides_no_verdict(job: dict[str, Any], tmp
     (warning,) = result["warnings"]
     assert f"report {job['page']}: got " in warning
     assert warning.endswith("Fix: set training_job_report_folder to another one")
+
+
+@pytest.mark.slow
+def test_reports_go_to_the_folder_of_the_call_also_without_its_variable(tmp_path: Path) -> None:
+    """`env -i` leaves PWD out, and a program that starts Ansible may."""
+    defaults = ROOT / "roles/training_job/defaults/main.yml"
+    shown = {"ansible.builtin.debug": {"msg": "at {{ training_job_report_folder }}."}}
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(defaults)], "tasks": [shown]}
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    (tmp_path / "here").mkdir()
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), str(tmp_path / "play.yml")]
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    done = subprocess.run(command, env=env, cwd=tmp_path / "here", capture_output=True, text=True, check=False)
+    assert f"at {tmp_path}/here/reports." in done.stdout, done.stdout + done.stderr

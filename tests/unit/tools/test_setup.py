@@ -123,18 +123,21 @@ def test_c6_packages_and_commands_are_on_the_disk_before_their_marks(tmp_path: P
     assert log.read_text() == f"-f {mark.parent}\n-f .venv\n"
 
 
-def test_d6_a_run_that_waits_for_another_says_for_which_file(tmp_path: Path) -> None:
+def test_d6_a_run_that_waits_for_another_names_it_and_its_lock(tmp_path: Path) -> None:
     folder, held = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "cache/gangplank/venv/lock"
     held.parent.mkdir(parents=True)
     env = environment() | {"XDG_CACHE_HOME": f"{tmp_path}/cache"}
     with held.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(f"{os.getpid()}\n")
+        lock.flush()
         command = [folder / "tools/setup-venv", PYTHON]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
             assert process.stdout
             try:
                 assert select.select([process.stdout], [], [], 20)[0]
-                assert process.stdout.readline() == f"another run sets up packages: waiting for its lock, {held}\n"
+                line = f"another run (process {os.getpid()}) sets up packages: waiting for its lock, {held}\n"
+                assert process.stdout.readline() == line
             finally:
                 os.killpg(process.pid, signal.SIGKILL)
 
