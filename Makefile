@@ -176,7 +176,7 @@ sbom: setup parts ## a bill of materials (CycloneDX 1.6) for every image, binary
 	@.venv/bin/python -m lab.build.sbom sbom
 	@test -e $(SBOM)/complete || { rm -rf $(SBOM) && .venv/bin/python -m venv --without-pip $(SBOM) \
 	&& .venv/bin/python -m pip --python $(SBOM)/bin/python install --quiet --disable-pip-version-check --require-hashes \
-	--requirement requirements-sbom.txt && touch $(SBOM)/complete; }
+	--requirement requirements-sbom.txt && sync -f $(SBOM) && touch $(SBOM)/complete; }
 	@$(SBOM)/bin/python tools/validate_sbom.py sbom
 
 .PHONY: dist

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 DONE, PACKAGES = ".complete", ".packages"  # in FOLDER; code has no names that begin with a dot
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 SHOWN = 2000  # characters of what pip says
 
 
@@ -75,7 +76,9 @@ def install(requirements: str, folder: Path) -> None:
 def main(index_file: str, pieces: str, folder: str, *command: str) -> None:
     """Lay the code out once, and become the command."""
     target, text = Path(folder), Path(index_file).read_bytes()
-    done, mark = target / DONE, hashlib.sha256(text).hexdigest()
+    # Of this boot of the node: its power may have gone before the files were on the disk.
+    boot = BOOT.read_bytes() if BOOT.exists() else b""
+    done, mark = target / DONE, hashlib.sha256(text + boot).hexdigest()
     if not done.exists() or done.read_text() != mark:
         index = json.loads(text)
         try:

@@ -143,8 +143,14 @@ def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def make_ca(folder: Path, name: str) -> None:
-    """Make the CA <name>.crt and <name>.key."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    """Make the CA <name>.crt, and <name>.key if that does not load.
+
+    With the same key, what trusts or was signed by the certificate before still fits this one: pods read it only once.
+    """
+    try:
+        key = _load_key(folder / f"{name}.key")
+    except BrokenError:
+        key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
     builder = _builder(subject, subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

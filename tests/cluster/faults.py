@@ -557,7 +557,7 @@ def epochs_ahead(job: Job) -> bool:
 
 
 # After its restart, the worker has the right time: it continues a chain of records that ends in the future.
-@fault("a rank's clock 5 min ahead, and the rank killed", around=other_clock, env=FAKETIME)
+@fault("a rank's clock 5 min ahead until it is killed", around=other_clock, env=FAKETIME)
 def _ahead(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     shift_clock(jobs, SHIFT_S)
     for job in jobs:

@@ -22,11 +22,11 @@ API = Leaf("api", "kube-apiserver", sans=("127.0.0.1", "localhost"))
 CLIENT = Leaf("admin", "admin", "system:masters")
 
 
-def greet(folder: Path, name: str) -> None:
+def greet(folder: Path, name: str, trusted: str = "ca.crt") -> None:
     """A TLS handshake, in memory, with a client as strict as Python 3.13's."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(folder / "api.crt", folder / "api.key")
-    client = ssl.create_default_context(cafile=folder / "ca.crt")
+    client = ssl.create_default_context(cafile=folder / trusted)
     client.verify_flags |= ssl.VERIFY_X509_STRICT
     outbound, inbound = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
@@ -88,7 +88,7 @@ ALL = ["ca", "api", "admin"]
 HALF = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 # What is wrong -> the file, its content (None: it is missing; a name: that of another file), what is made again, why.
 BROKEN: dict[str, tuple[str, str | None, list[str], str]] = {
-    "an empty authority": ("ca.crt", "", ALL, "ca.crt is not a certificate"),
+    "an empty authority": ("ca.crt", "", ["ca"], "ca.crt is not a certificate"),
     "an empty authority's key": ("ca.key", "", ALL, "ca.key is not a key"),
     "no authority's key": ("ca.key", None, ALL, "ca.key is missing"),
     "another authority's key": ("ca.key", "sa.key", ALL, "ca.crt and ca.key are not a pair"),
@@ -127,10 +127,13 @@ def test_d5_certificates_are_renewed_before_and_after_they_expire(
     with monkeypatch.context() as patch:
         patch.setattr(pki, "LIFE", life)
         pki.make_ca(tmp_path, "ca")
+    (tmp_path / "before.crt").write_bytes((tmp_path / "ca.crt").read_bytes())
     end = (dt.datetime.now(dt.UTC) + life).date()
     assert ensure(tmp_path, ["ca"], [API])["ca"] == f"ca.crt is valid only until {end}"
     assert ensure(tmp_path, ["ca"], [API]) == {}
     greet(tmp_path, "127.0.0.1")
+    if life > dt.timedelta(0):
+        greet(tmp_path, "127.0.0.1", "before.crt")  # pods that read it before are not cut off
 
 
 def test_d5_certificates_of_a_clock_that_was_ahead_are_made_again(
