@@ -10,6 +10,17 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import Lab
 
 from lab.host.pki import Leaf, ensure
 
+NEW_KEY = (
+    "ca: got a new key, so pods that use the API trust the authority before until they are restarted. Fix: "
+    "kubectl rollout restart deployment -n NAMESPACE, for kube-system, volcano-system and others with such pods"
+)
+
+
+def key_in(folder: Path) -> bytes:
+    """The key of the authority that pods know the API server by; none if there is no file."""
+    key = folder / "ca.key"
+    return key.read_bytes() if key.exists() else b""
+
 
 class ActionModule(LabAction):
     """Documented in plugins/modules/lab_pki.py."""
@@ -32,10 +43,12 @@ class ActionModule(LabAction):
         """Convert the arguments and call."""
         folder = Path(arguments["folder"])
         leaves = [Leaf(**{**leaf, "sans": tuple(leaf["sans"])}) for leaf in arguments["certificates"]]
-        new = not folder.exists()
+        new, before = not folder.exists(), key_in(folder)
         data = arguments["data"] and Path(arguments["data"])
         reasons = ensure(folder, arguments["authorities"], leaves, data, dry=self.dry)
         healed = [] if new else [f"{name}: {reason}" for name, reason in reasons.items()]
         for line in healed:
             Display().display(f"    {folder}: {line}; {'it would be' if self.dry else 'it is'} made again")
+        if healed and key_in(folder) != before:
+            Display().display(f"    {NEW_KEY}")
         return {"changed": bool(reasons), "made": list(reasons), "healed": healed}

@@ -69,6 +69,15 @@ def test_a_fault_is_made_on_volcano_and_another_back_end_or_the_page_says_why_no
 
 
 @pytest.mark.parametrize(
+    ("name", "backend"),
+    [(name, backend) for name, one in faults.FAULTS.items() if not one.long for backend in one.backends],
+)
+def test_the_page_has_the_end_of_a_training_under_every_fault(name: str, backend: str) -> None:
+    assert "," not in name, "FAULTS=… lists names with commas"
+    assert f"\n| {name} | {backend} | exact weights" in (ROOT / "docs/faults.md").read_text()
+
+
+@pytest.mark.parametrize(
     ("name", "backend"), [(name, backend) for name, one in faults.FAULTS.items() for backend in one.backends]
 )
 def test_a_job_under_a_fault_is_one_that_its_back_end_accepts(name: str, backend: str) -> None:

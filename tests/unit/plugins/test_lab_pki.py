@@ -28,6 +28,17 @@ def test_f1_the_result_has_names_and_no_keys(tmp_path: Path) -> None:
     assert result == {"changed": True, "made": ["ca", "admin", "sa", "encryption"], "healed": []}
 
 
+def test_d5_pods_that_a_new_key_cuts_off_are_named_with_the_command_that_restarts_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {"folder": str(tmp_path / "pki"), "authorities": ["ca"], "certificates": [LEAF]}
+    for broken, cut_off in (("", False), ("ca.crt", False), ("ca.key", True)):
+        if broken:
+            (tmp_path / "pki" / broken).write_text("")
+        assert bool(run("lab_pki", **words)["healed"]) == bool(broken)
+        assert ("Fix: kubectl rollout restart deployment -n" in capsys.readouterr().out) == cut_off
+
+
 @pytest.mark.parametrize(("failure", "message"), [
     (OSError(errno.ENOSPC, "No space left on device", "/a"), "/a: No space left on device; free some space, then"),
     (PermissionError(errno.EACCES, "Permission denied", "/a"), "/a: Permission denied; correct its permissions, then"),
