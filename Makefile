@@ -20,8 +20,6 @@ JOB ?= jobs/digits.yml
 INVENTORY ?= inventories/lab/hosts.yml
 PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Reports and manifests are written there, even if the environment does not set it. (A comment behind the value would end it with a blank.)
-export PWD := $(CURDIR)
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
 
 .PHONY: help

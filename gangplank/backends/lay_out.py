@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 DONE, PACKAGES = ".complete", ".packages"  # in FOLDER; code has no names that begin with a dot
-BOOT = Path("/proc/sys/kernel/random/boot_id")
 SHOWN = 2000  # characters of what pip says
 
 
@@ -43,6 +42,8 @@ def lay_out(index: dict[str, Any], pieces: Path, folder: Path) -> None:
                     data = source.read(length)
                 whole.update(data)
                 written += file.write(data)
+            file.flush()
+            os.fsync(file.fileno())  # before the mark: a power cut must not keep that and take the code
         if (written, whole.hexdigest()) != (size, digest):
             stop(name + " with other bytes than were sent", "the code as it was submitted",
                  "delete the job and submit it again")
@@ -76,9 +77,7 @@ def install(requirements: str, folder: Path) -> None:
 def main(index_file: str, pieces: str, folder: str, *command: str) -> None:
     """Lay the code out once, and become the command."""
     target, text = Path(folder), Path(index_file).read_bytes()
-    # Of this boot of the node: its power may have gone before the files were on the disk.
-    boot = BOOT.read_bytes() if BOOT.exists() else b""
-    done, mark = target / DONE, hashlib.sha256(text + boot).hexdigest()
+    done, mark = target / DONE, hashlib.sha256(text).hexdigest()
     if not done.exists() or done.read_text() != mark:
         index = json.loads(text)
         try:
@@ -87,6 +86,7 @@ def main(index_file: str, pieces: str, folder: str, *command: str) -> None:
             lay_out(index, Path(pieces), target)
             if index.get("requirements"):
                 install(index["requirements"], target)
+                os.sync()
             done.write_text(mark)
         except OSError as error:
             size = sum(file[1] for file in index["files"])

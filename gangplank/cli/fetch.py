@@ -16,7 +16,7 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
-from gangplank.cluster.landing import File, Landing
+from gangplank.cluster.landing import File, Landing, is_named
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
 from gangplank.proof.records import complete, select
@@ -39,7 +39,7 @@ def fetch(args: argparse.Namespace) -> int:
     job = source(kube, args)
     name = str(job["metadata"]["name"])
     folder, meter = Path(args.output or name), Meter(name)
-    with interrupted_by_term(), Landing(folder) as target:
+    with interrupted_by_term(), Landing(folder, f"{job['metadata'].get('namespace', '')}/{name}") as target:
         result = fetching.fetch(kube.patient(meter.note), job, args.path or "", target, meter.show, args.replace)
         meter.close()
         size = sum(file.size for file in result.new)
@@ -49,7 +49,7 @@ def fetch(args: argparse.Namespace) -> int:
             links = listed(list(map(plain, result.links)), fetching.NAMES)
             terminal.note(f"left out, links to files of the output: {links}")
         if not args.path and EVIDENCE not in {file.name for file in result.files}:
-            keep_evidence(kube, job, target, args.replace)
+            result.left |= keep_evidence(kube, job, target, args.replace)
     if not result.left:
         return terminal.OK
     rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:fetching.NAMES]]
@@ -70,23 +70,25 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
     return job
 
 
-def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]) -> None:
-    """Write the evidence of a script that was observed: only the ranks' logs have it."""
+def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]) -> dict[str, str]:
+    """Write the evidence of a script that was observed: only the ranks' logs have it. Why it is left, if it is."""
     if "uid" not in job["metadata"]:
-        return
+        return {}
     unread: list[KubeError] = []
     records = evidence.logged(kube, kube.pods(job), unread)
     if complete(select(records), expected(job).world_size):
         data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
         file = File(EVIDENCE, len(data), hashlib.sha256(data).hexdigest())
         if not target.has(file):
-            fetching.refuse_others(target, [EVIDENCE], replace)
+            if target.others([EVIDENCE]) and not is_named(EVIDENCE, replace):
+                return {EVIDENCE: f"another one is here. Fix: name another folder with -o, or --replace {EVIDENCE}"}
             target.remember(file)
             target.write(file, 0, data)
             target.finish(file)
         terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {target.folder}")
     elif unread:
         raise unread[0]
+    return {}
 
 
 def mib(size: int) -> str:

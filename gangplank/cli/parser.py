@@ -193,7 +193,7 @@ def add_cluster_command(commands: Any, name: str, summary: str) -> None:
         path = "a file or a folder of the output; default: all of it, and the evidence"
         command.add_argument("path", metavar="PATH", nargs="?", help=path)
         command.add_argument("-o", "--output", metavar="FOLDER", help="default: a folder of the job's name")
-        replaces = "a file, or a folder, that may be replaced here although another command wrote it; can be repeated"
+        replaces = "a file, or a folder of files, to overwrite here although you wrote or changed it; can be repeated"
         command.add_argument("--replace", metavar="NAME", action="append", default=[], help=replaces)
     if name == "logs":
         which = command.add_mutually_exclusive_group()

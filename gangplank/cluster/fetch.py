@@ -64,13 +64,15 @@ def fetch(
 ) -> Fetched:  # fmt: skip
     """Fetch a path of a job's output; `say` gets a phase, the bytes so far and all of them.
 
-    A file here that no `gangplank fetch` has brought is refused, before a byte is sent, unless `replace` names it.
+    A file here that was not brought for this job, or was changed since, is refused before a byte is sent, unless
+    `replace` names it. One that is written while the job's is sent stays.
     """
     check(kube, job)
     remove_ended(kube, job, WHAT)
     say("lists the files", 0, 0)
     result = read_list(kube, job, below)
     missing = [file for file in result.files if not target.has(file)]
+    before = {file.name: target.stamp(file.name) for file in missing}
     refuse_others(target, [file.name for file in missing], replace)
     total = sum(file.size for file in missing)
     needed = total - sum(map(target.fetched, missing))
@@ -80,7 +82,7 @@ def fetch(
         raise GangplankError(str(Problem(str(target.folder), got, f"{needed} bytes for the files", fix)))
     tries = 0
     while missing:
-        before = sum(map(target.fetched, missing))
+        begun = sum(map(target.fetched, missing))
         try:
             transfer(kube, job, missing, target, lambda done: say("fetches", done, total))
         except IncompleteError:
@@ -89,15 +91,23 @@ def fetch(
                 raise
         done = [file for file in missing if target.fetched(file) == file.size]
         for file in done:
-            target.remember(file)
-            if target.finish(file):
-                result.new.append(file)
+            if why := land(target, file, before[file.name]):
+                result.left[file.name] = why
             else:
-                result.left[file.name] = "it was changed while it was read: fetch again, once the job has ended"
+                result.new.append(file)
         missing = [file for file in missing if file not in done]
-        tries = 0 if done or sum(map(target.fetched, missing)) > before else tries
+        tries = 0 if done or sum(map(target.fetched, missing)) > begun else tries
+    target.settle(file for file in result.files if file.name not in result.left)
     target.forget()
     return result
+
+
+def land(target: Landing, file: File, before: tuple[int, ...]) -> str:
+    """Give a whole file its name, if what had it is as it was; why it does not get it, "" if it does."""
+    if target.stamp(file.name) not in {(), before}:
+        return "it was written here meanwhile, and stays: fetch again"
+    target.remember(file)
+    return "" if target.finish(file) else "it was changed while it was read: fetch again, once the job has ended"
 
 
 def refuse_others(target: Landing, names: Sequence[str], replace: Sequence[str]) -> None:

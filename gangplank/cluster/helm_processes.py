@@ -139,17 +139,21 @@ class Note:
 
         One that came much later than the note is not this Helm's: it makes its revision before it changes anything.
         """
-        before, noted_s = self._read()
+        before, noted = self._read()
+        noted_s = time.time() - noted
         return [name for name, age_s in ages_s.items() if name not in before and noted_s - age_s <= BEGUN_S]
 
-    def removed(self, ages_s: Mapping[str, float]) -> list[str]:
-        """Those of the revisions, each with the age of its last change, that this machine's Helm began to remove."""
-        before, noted_s = self._read()
-        return [name for name, age_s in ages_s.items() if name in before and noted_s - age_s <= BEGUN_S]
+    def removed(self, moments: Mapping[str, float]) -> list[str]:
+        """Those of the revisions, each with when a Helm here would have begun to remove it, that this machine's did.
+
+        One of before the note was waited for as long as its Helm could live. One of much later is another Helm's.
+        """
+        before, noted = self._read()
+        return [name for name, moment in moments.items() if name in before and moment - noted <= BEGUN_S]
 
     def _read(self) -> tuple[set[str], float]:
-        """The revisions before, and the age of the note; one without end if there is none."""
+        """The revisions before, and when the note was written, in seconds since 1970; none, long ago, without one."""
         try:
-            return set(json.loads(self.path.read_text())), time.time() - self.path.stat().st_mtime
+            return set(json.loads(self.path.read_text())), self.path.stat().st_mtime
         except (OSError, ValueError, TypeError):
-            return set(), math.inf
+            return set(), -math.inf

@@ -1,8 +1,8 @@
 """The folder that files are written to: each whole and checked, none outside the folder.
 
 What is under way lies in PARTS under its hash, so that a later run continues it. RECORD, beside it, has what was
-brought: a later run may replace that, and nothing else. No part of a name is followed if it is a link: what is below a
-link may be anywhere. The pod that writes to a claim runs this module too (receive.py).
+brought, and of which job: a later run of that job may replace it, and nothing else. No part of a name is followed if it
+is a link: what is below a link may be anywhere. The pod that writes to a claim runs this module too (receive.py).
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Self
 from gangplank.errors import FULL, GangplankError, Problem, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
 PARTS = ".gangplank-fetch"
 RECORD = "brought"  # in PARTS: a line of JSON for each file
+DRAFT = f"{RECORD}.new"
+RECORDED = 2  # lines of a file that count: the last may be of one that did not get its name
 LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 LONGEST = 255  # bytes of a part of a name
@@ -69,10 +71,11 @@ def problem(name: str, reserved: str = PARTS) -> str:
 def is_named(name: str, names: Iterable[str]) -> bool:
     """Whether a file, or a folder that it is in, is among some names.
 
-    >>> is_named("a/b", ["a"]), is_named("ab", ["a"])
+    >>> is_named("a/b", ["./a/"]), is_named("ab", ["a"])
     (True, False)
     """
-    return any(name == one or name.startswith(f"{one.rstrip('/')}/") for one in names)
+    plain = [one.removeprefix("./").rstrip("/") for one in names]
+    return any(name == one or name.startswith(f"{one}/") for one in plain)
 
 
 class Landing:
@@ -83,8 +86,8 @@ class Landing:
     unfit = "remove what has this name, or name another folder with -o"
     full = "free some space on its disk and fetch again, which continues, or name another folder with -o"
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, owner: str = "") -> None:
+        self.folder, self.owner = folder, owner
         self.top = self.parts = -1
 
     def title(self, name: str) -> str:
@@ -181,6 +184,14 @@ class Landing:
             os.close(folder)
         return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
+    def stamp(self, name: str) -> tuple[int, ...]:
+        """What differs once a name is of something else, or of other content; () if nothing has it."""
+        try:
+            status = os.stat(name, dir_fd=self.top, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
     def fetched(self, file: File) -> int:
         """How many bytes of a file an earlier run has fetched; never more than it has."""
         try:
@@ -220,26 +231,47 @@ class Landing:
         with self.errors(file.name):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
             with os.fdopen(os.open(RECORD, flags, 0o666, dir_fd=self.parts), "a", encoding="utf-8") as record:
-                record.write(f"\n{json.dumps([file.name, file.size, file.sha256])}")
+                record.write("\n" + json.dumps([self.owner, file.name, file.size, file.sha256]))
 
-    def others(self, names: Iterable[str]) -> list[str]:
-        """Of some names, those of something that no command has brought, or that was changed since."""
-        brought: dict[str, list[File]] = {}
-        for file in self._record():
-            brought.setdefault(file.name, []).append(file)
+    def settle(self, files: Iterable[File]) -> None:
+        """Note these files, all here now, and keep one line for each other name."""
+        rows = {name: (owner, name, *last) for (owner, name), (*_, last) in self._record().items()}
+        rows |= {file.name: (self.owner, file.name, file.size, file.sha256) for file in files}
+        if not rows:
+            return
+        with self.errors(f"{self.reserved}/{RECORD}"):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(DRAFT, flags, 0o666, dir_fd=self.parts), "w", encoding="utf-8") as record:
+                record.writelines(f"{json.dumps(row)}\n" for row in rows.values())
+                record.flush()
+                os.fsync(record.fileno())
+            os.replace(DRAFT, RECORD, src_dir_fd=self.parts, dst_dir_fd=self.parts)
+
+    def others(self, names: Sequence[str]) -> list[str]:
+        """Of some names, those of something that was not brought for this owner, or that was changed since."""
+        brought = self._record() if names else {}
         return [name for name in names
-                if self.size(name) is not None and not any(map(self.has, brought.get(name, ())))]
+                if self.stamp(name) and not self._is_one_of(name, brought.get((self.owner, name), ()))]
 
-    def _record(self) -> Iterator[File]:
+    def _is_one_of(self, name: str, brought: Sequence[tuple[int, str]]) -> bool:
+        with self.errors(name), self.place(name) as (folder, base):
+            return bool(brought) and self._hash(folder, base, {size for size, _ in brought}) in brought
+
+    def _record(self) -> dict[tuple[str, str], list[tuple[int, str]]]:
+        """By owner and name, the last versions that were noted."""
+        rows: dict[tuple[str, str], list[tuple[int, str]]] = {}
         with self.errors(f"{self.reserved}/{RECORD}"):
             try:
                 opened = os.fdopen(os.open(RECORD, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=self.parts), "rb")
             except FileNotFoundError:
-                return
+                return {}
             with opened:
                 for line in opened:
                     with contextlib.suppress(ValueError, TypeError):  # a line that was cut
-                        yield File(*json.loads(line))
+                        owner, name, size, sha256 = json.loads(line)
+                        before = rows.get((str(owner), str(name)), [])
+                        rows[str(owner), str(name)] = [*before, (int(size), str(sha256))][-RECORDED:]
+        return rows
 
     def forget(self) -> None:
         """Remove what earlier runs began and nobody asks for any more."""
@@ -253,17 +285,21 @@ class Landing:
         return space.f_bavail * space.f_frsize
 
     def _is(self, folder: int, name: str, file: File) -> bool:
+        return self._hash(folder, name, {file.size}) == (file.size, file.sha256)
+
+    def _hash(self, folder: int, name: str, sizes: Collection[int]) -> tuple[int, str] | None:
+        """The size and hash of a file that has one of some sizes; None for one of another, or for no file."""
         try:
             opened = os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder), "rb")
         except FileNotFoundError:
-            return False
+            return None
         except OSError as error:
             if error.errno in LINKS:
-                return False  # replaced, not followed
+                return None  # replaced, not followed
             raise
         with opened:
             status = os.fstat(opened.fileno())
-            if status.st_size != file.size or not stat.S_ISREG(status.st_mode):
-                return False
+            if status.st_size not in sizes or not stat.S_ISREG(status.st_mode):
+                return None
             os.fsync(opened.fileno())  # a name must not outlive, in a crash, the bytes that it was given for
-            return hashlib.file_digest(opened, "sha256").hexdigest() == file.sha256
+            return status.st_size, hashlib.file_digest(opened, "sha256").hexdigest()

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gangplank.cluster.landing import PARTS as NOTES
 from gangplank.cluster.landing import File, problem
 from gangplank.cluster.receive import PARTS
 from gangplank.errors import GangplankError, Problem, Unreadable
@@ -71,6 +72,8 @@ def named_files(places: Sequence[Path]) -> dict[str, Path]:
             every = sorted(Path(at, name) for at, folders, files in walk for name in [*folders, *files])
         for at in every:
             name = str(at.relative_to(above))
+            if at.relative_to(above).parts[0] == NOTES:
+                continue
             if got := unfit(at, name):
                 fix = "correct the name" if got == "nothing" else "leave it out, or replace it by a file"
                 problems.append(Problem(str(at), got, "a folder or a file", fix))

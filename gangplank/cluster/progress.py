@@ -14,6 +14,8 @@ from gangplank.proof import log_lines
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+REASON = 500  # characters of a reason that a message shows
+
 
 def ends() -> Ends:
     """The end states of all back-ends together: no word is an end for one kind of job and not for another."""
@@ -23,9 +25,6 @@ def ends() -> Ends:
         failed=frozenset().union(*(one.failed for one in every)),
         early={early: end for one in every for early, end in one.early.items()},
     )
-
-
-REASON = 500  # characters of a reason that a message shows
 
 
 @dataclass(frozen=True)
@@ -148,7 +147,7 @@ def reason_of(event: Mapping[str, Any]) -> str:
     >>> reason_of({"reason": "\x1b[2J no space left"})
     '\\x1b[2J no space left'
     """
-    return text.plain(event["reason"][:REASON])
+    return text.plain(event["reason"][:REASON])[:REASON]
 
 
 COLUMNS = ("rank", "pod", "node", "world_size", "steps", "samples", "loss", "accuracy")

@@ -66,7 +66,7 @@ def link_copy(source: Path, target: Path) -> None:
     copy_databases(source, target)
 
 
-def recorded(store: Path) -> dict[str, str]:
+def images_in(store: Path) -> dict[str, str]:
     """The digests of the images that a store records; none without a record that can be read."""
     try:
         record = json.loads((store / "images.json").read_text())
@@ -75,11 +75,17 @@ def recorded(store: Path) -> dict[str, str]:
     return record if isinstance(record, dict) else {}
 
 
+def is_used(store: Path) -> bool:
+    """Whether a node runs from a store: it has a link to the record."""
+    record = store / "images.json"
+    return record.exists() and record.stat().st_nlink > 1
+
+
 def store_folder(images: list[dict[str, str]], home: Path) -> Path:
     """The folder of a store with at least these images, or the folder where one would be made."""
     digests = {image["name"]: image["digest"] for image in images}
     for record in sorted((home / "stores").glob("[!.]*/images.json")):
-        if digests.items() <= recorded(record.parent).items():
+        if digests.items() <= images_in(record.parent).items():
             return record.parent
     return home / "stores" / digest_of(sorted(digests.items()))
 
@@ -93,11 +99,12 @@ def make_store(
     """
     with building(target) as draft:
         older = sorted((path for path in target.parent.glob("[!.]*")), key=lambda path: path.stat().st_mtime)
+        latest = next((path for path in reversed(older) if images_in(path)), None)
         root = draft / "root"
         root.mkdir()
-        if older:
-            link_copy(older[-1] / "root", root)
-        have = recorded(older[-1]) if older else {}
+        if latest:
+            link_copy(latest / "root", root)
+        have = images_in(latest) if latest else {}
         digests = {image["name"]: image["digest"] for image in images}
         with _containerd(root, containerd) as ctr:
             for image in images:
@@ -109,7 +116,7 @@ def make_store(
                 _run([*ctr, "images", "rm", "--sync", *outdated], "the image store")
         (draft / "images.json").write_text(json.dumps(digests, indent=1))
     for path in older:
-        if path not in kept and (path / "images.json").stat().st_nlink == 1:
+        if path not in kept and not is_used(path):
             discard(path)
 
 
@@ -146,7 +153,7 @@ def missing_images(
     `names` are those that its containerd has, so that an image removed from it counts as missing; None: not asked.
     An archive is recorded under its path, which containerd does not know.
     """
-    have = recorded(folder)
+    have = images_in(folder)
     return [
         image
         for image in images
@@ -188,7 +195,7 @@ def image_names(ctr: list[str]) -> set[str] | None:
 def record_images(folder: Path, images: list[dict[str, str]]) -> None:
     """Record in the node's store that it has these images; their layers are on the disk before."""
     sync_system(folder)
-    have = recorded(folder)
+    have = images_in(folder)
     for image in images:
         have |= dict.fromkeys((image["name"], *origins(image)), image["digest"])
     write(folder / "images.json", json.dumps(have, indent=1).encode(), 0o644)

@@ -19,7 +19,7 @@ from lab.build.checkouts import note, used_by_others
 from lab.build.debian_root import ROOT_RECIPE, Debs, build_root
 from lab.build.go_commands import build_commands, recipe
 from lab.build.go_toolchain import find_go
-from lab.build.image_store import make_store, store_folder
+from lab.build.image_store import images_in, is_used, make_store, store_folder
 from lab.build.lock import (
     Entry,
     Packages,
@@ -223,8 +223,10 @@ class Workshop:
     def store(self, images: list[dict[str, str]], containerd: Path) -> Path:
         """The folder of a store with these images, made if it is missing."""
         target = store_folder(images, self.home)
-        if not target.exists():
+        broken = bool(images) and not images_in(target) and not is_used(target)
+        if not target.exists() or broken:
             self._step("the image store")
+            discard(target)
             make_store(target, images, containerd, self.say, used_by_others(self.home))
         return target
 

@@ -105,12 +105,18 @@ def _read(path: Path) -> bytes:
 
 
 def _check_leaf(folder: Path, leaf: Leaf) -> None:
-    """Raise BrokenError unless the certificate is signed by its CA and has this subject and these names."""
+    """Raise BrokenError unless the certificate is signed by its CA and has this subject and these names.
+
+    The CA's key decides: its certificate may have to be made again, which a check mode leaves for later.
+    """
     certificate, _ = _load(folder, leaf.name)
+    key, algorithm = _load_key(folder / f"{leaf.ca}.key").public_key(), ec.ECDSA(hashes.SHA256())
     try:
-        certificate.verify_directly_issued_by(_load(folder, leaf.ca)[0])
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm) as error:  # issuer, key or signature differs
+        key.verify(certificate.signature, certificate.tbs_certificate_bytes, algorithm)
+    except InvalidSignature as error:
         raise BrokenError(f"{leaf.name}.crt is not signed by {leaf.ca}.crt") from error
+    if certificate.issuer != _issuer(leaf.ca):
+        raise BrokenError(f"{leaf.name}.crt is not signed by {leaf.ca}.crt")
     extensions = {type(extension.value): extension.value for extension in certificate.extensions}
     if x509.AuthorityKeyIdentifier not in extensions:  # from before leaves had it
         raise BrokenError(f"{leaf.name}.crt does not identify its authority's key")
@@ -137,13 +143,25 @@ def _check_encryption(path: Path) -> None:
         raise BrokenError(f"{path.name} has no key of 32 bytes")
 
 
-def _public_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _public_pem(key: ec.EllipticCurvePrivateKey | x509.Certificate) -> bytes:
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return key.public_key().public_bytes(serialization.Encoding.PEM, form)
 
 
+def authority(folder: Path, name: str = "ca") -> bytes:
+    """The public key by which others know a CA; b"" if its certificate does not load."""
+    try:
+        return _public_pem(x509.load_pem_x509_certificate(_read(folder / f"{name}.crt")))
+    except (BrokenError, ValueError):
+        return b""
+
+
+def _issuer(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
+
+
 def make_ca(folder: Path, name: str) -> None:
-    """Make the CA <name>.crt, and <name>.key if that does not load.
+    """Make the CA <name>.crt, and <name>.key if that is not known to be its own.
 
     With the same key, what trusts or was signed by the certificate before still fits this one: pods read it only once.
     """
@@ -151,7 +169,9 @@ def make_ca(folder: Path, name: str) -> None:
         key = _load_key(folder / f"{name}.key")
     except BrokenError:
         key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
+    if authority(folder, name) not in {b"", _public_pem(key)}:
+        key = ec.generate_private_key(ec.SECP256R1())
+    subject = _issuer(name)
     builder = _builder(subject, subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     usage = x509.KeyUsage(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 PENDING = "pending-"  # begins a revision's status while Helm works on it, and stays if that is killed
+HELM = "helm"  # the name with which it writes
 REMOVING = "uninstalling"  # the status of a revision that was complete before
 LIVING_S = 600  # after so long, or the release's own time limit, a Helm elsewhere counts as dead
 # With these, Helm takes another cluster, or its module opens the files `a:b` of K8S_AUTH_KUBECONFIG as one.
@@ -47,7 +48,8 @@ class ActionModule(ClusterAction):
         place = Place(self.kube.api.configuration.host, args["namespace"], name)
         note = Note(place, self.environment)
         if args["ended"]:
-            if not self.dry:  # in check mode Helm changed nothing: what an earlier run left is still ours
+            # In check mode Helm changed nothing. What an earlier run left, or a removal that failed, is still ours.
+            if not self.dry and not any(status_of(secret) == REMOVING for secret in self.revisions(place)):
                 note.forget()
             return {"changed": False}
         wait_for_helm(place, args["timeout_s"])
@@ -96,16 +98,14 @@ class ActionModule(ClusterAction):
 
     def living(self, place: Place, note: Note, timeout_s: float) -> list[dict[str, Any]]:
         """The revisions that a Helm elsewhere may be at work on: begun lately, and not left by this machine's."""
-        revisions = self.revisions(place)
+        revisions = {secret["metadata"]["name"]: secret for secret in self.revisions(place)}
         now, oldest_s = self.kube.now(), max(LIVING_S, timeout_s)
-        ages_s = {secret["metadata"]["name"]: age_s(secret["metadata"]["creationTimestamp"], now)
-                  for secret in revisions if status_of(secret).startswith(PENDING)}
-        removed_s = {secret["metadata"]["name"]: now.timestamp() - changed_s(secret)
-                     for secret in revisions if status_of(secret) == REMOVING}
-        ours = {*note.left(ages_s), *note.removed(removed_s)}
-        since_s = {**ages_s, **removed_s}
-        others = [secret for secret in revisions if secret["metadata"]["name"] in since_s.keys() - ours]
-        return [secret for secret in others if since_s[secret["metadata"]["name"]] < oldest_s]
+        ages_s = {name: age_s(begun(secret), now) for name, secret in revisions.items()
+                  if status_of(secret).startswith((PENDING, REMOVING))}
+        removals = {name: modified(revisions[name]) for name in ages_s if status_of(revisions[name]) == REMOVING}
+        pending_s = {name: age for name, age in ages_s.items() if name not in removals}
+        ours = {*note.left(pending_s), *note.removed(removals)}
+        return [revisions[name] for name, age in ages_s.items() if age < oldest_s and name not in ours]
 
     def helm_environment(self) -> dict[str, str]:
         """The variables with which the program helm takes the same cluster."""
@@ -156,8 +156,17 @@ def status_of(secret: dict[str, Any]) -> str:
     return str(secret["metadata"]["labels"]["status"])
 
 
-def changed_s(secret: dict[str, Any]) -> float:
-    """When Helm last changed a revision, in seconds since 1970; 0 without its label."""
+def begun(secret: dict[str, Any]) -> str:
+    """When Helm began what a revision's status says, by the API server's clock: its own write, or the creation."""
+    meta, times = secret["metadata"], list[str]()
+    if status_of(secret) == REMOVING:
+        entries = meta.get("managedFields", [])
+        times = [entry["time"] for entry in entries if entry.get("manager") == HELM and "time" in entry]
+    return str(max([meta["creationTimestamp"], *times]))
+
+
+def modified(secret: dict[str, Any]) -> float:
+    """When Helm last changed a revision, by the clock of its machine, in seconds since 1970; 0 if it does not say."""
     text = str(secret["metadata"]["labels"].get("modifiedAt", ""))
     return float(text) if text.isdecimal() and len(text) < 15 else 0.0
 
@@ -169,13 +178,12 @@ def wait_for_others(place: Place, limit_s: float, living: Callable[[], list[dict
         if not (others := living()):
             return
         meta, removing = others[-1]["metadata"], status_of(others[-1]) == REMOVING
-        since = "" if removing else f" since {meta['creationTimestamp']}"
-        got = f"revision {meta['labels']['version']} {status_of(others[-1])}{since}"
+        got = f"revision {meta['labels']['version']} {status_of(others[-1])} since {begun(others[-1])}"
         if not waits:
             line = f"{got}, by a Helm that does not run here: waiting up to {limit_s:.0f} s for it"
             Display().display(f"    release {title_of(place)}: {line}")
         waits = True
-    then = f"wait until {max(LIVING_S, limit_s) / 60:.0f} minutes after it began" if removing else (
+    then = f"wait until {max(LIVING_S, limit_s) / 60:.0f} minutes after that time" if removing else (
         f"remove what it left (kubectl delete secret -n {place.namespace} {meta['name']})"
     )
     fix = f"wait until that Helm has ended, or if it was interrupted, {then}, then run it again"

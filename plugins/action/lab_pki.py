@@ -8,18 +8,12 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.lab import LabAction
 
-from lab.host.pki import Leaf, ensure
+from lab.host.pki import Leaf, authority, ensure
 
 NEW_KEY = (
     "ca: got a new key, so pods that use the API trust the authority before until they are restarted. Fix: "
     "kubectl rollout restart deployment -n NAMESPACE, for kube-system, volcano-system and others with such pods"
 )
-
-
-def key_in(folder: Path) -> bytes:
-    """The key of the authority that pods know the API server by; none if there is no file."""
-    key = folder / "ca.key"
-    return key.read_bytes() if key.exists() else b""
 
 
 class ActionModule(LabAction):
@@ -43,12 +37,12 @@ class ActionModule(LabAction):
         """Convert the arguments and call."""
         folder = Path(arguments["folder"])
         leaves = [Leaf(**{**leaf, "sans": tuple(leaf["sans"])}) for leaf in arguments["certificates"]]
-        new, before = not folder.exists(), key_in(folder)
+        new, before = not folder.exists(), authority(folder)
         data = arguments["data"] and Path(arguments["data"])
         reasons = ensure(folder, arguments["authorities"], leaves, data, dry=self.dry)
         healed = [] if new else [f"{name}: {reason}" for name, reason in reasons.items()]
         for line in healed:
             Display().display(f"    {folder}: {line}; {'it would be' if self.dry else 'it is'} made again")
-        if healed and key_in(folder) != before:
+        if healed and before and authority(folder) not in {before, b""}:
             Display().display(f"    {NEW_KEY}")
         return {"changed": bool(reasons), "made": list(reasons), "healed": healed}

@@ -497,9 +497,12 @@ group, victim = map(pathlib.Path, sys.argv[1:])
 pathlib.Path("/proc/self/oom_score_adj").write_text("-1000")
 (group / "cgroup.procs").write_text(str(os.getpid()))
 taken = []
-while victim.exists() and "Z" not in (victim / "stat").read_text().rpartition(")")[2]:
-    taken.append(bytearray(4 << 20))
-    time.sleep(0.005)
+try:
+    while "Z" not in (victim / "stat").read_text().rpartition(")")[2]:
+        taken.append(bytearray(4 << 20))
+        time.sleep(0.005)
+except OSError:
+    pass  # it is gone
 print(*((group / name).read_text() for name in ("memory.events", "memory.oom_control") if (group / name).exists()))
 """
 

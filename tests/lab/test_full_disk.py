@@ -151,7 +151,9 @@ def work():
     with Landing(folder / "fetched") as target:
         start = target.fetched(file)
         target.write(file, start, data[start:])
+        target.remember(file)
         assert target.finish(file)
+        target.settle([file])
 def whole():
     target = folder / "fetched/below/a"
     return {"old": not target.exists(), "new": target.exists() and target.read_bytes() == data}

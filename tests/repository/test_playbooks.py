@@ -91,13 +91,6 @@ def test_the_components_that_can_be_removed_are_those_that_can_be_installed() ->
     assert [name for name in names if not (ROOT / "roles" / name / "tasks/remove.yml").exists()] == []
 
 
-def test_make_exports_its_folder_even_if_the_environment_does_not() -> None:
-    """Reports go to $PWD/reports; a recipe of one plain command is run without a shell, which would set it."""
-    command = ["make", "--silent", "--eval=shown:; @/usr/bin/env", "shown"]
-    done = subprocess.run(command, cwd=ROOT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
-    assert f"PWD={ROOT}" in done.stdout.splitlines()
-
-
 def test_the_one_lab_of_all_scenarios_has_only_what_several_of_them_install() -> None:
     """What one scenario alone needs, it builds itself: `make molecule` builds it for no other."""
     (create,) = yaml.safe_load((ROOT / "molecule/default/create.yml").read_text())

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -87,9 +88,9 @@ def pods(source: Path, monkeypatch: pytest.MonkeyPatch) -> Pods:
     return pods
 
 
-def fetched(folder: Path, below: str = "", *replace: str) -> fetch.Fetched:
+def fetched(folder: Path, below: str = "", *replace: str, owner: str = "team/job") -> fetch.Fetched:
     """Fetch into a folder."""
-    with Landing(folder) as target:
+    with Landing(folder, owner) as target:
         return fetch.fetch(KUBE, job(), below, target, lambda *_: None, replace)
 
 
@@ -136,11 +137,69 @@ def test_a_file_of_the_user_s_is_replaced_only_if_it_is_named(source: Path, pods
     assert contents(here) == contents(source)
 
 
+def test_what_was_brought_for_another_job_is_not_replaced(source: Path, pods: Pods, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    fetched(here)
+    (source / "empty").write_text("of the other job")
+    with pytest.raises(GangplankError, match=r"got 1 file that .*: empty, expected"):
+        fetched(here, owner="team/other")
+    assert pods.commands
+    assert [file.name for file in fetched(here).new] == ["empty"]
+
+
+def test_what_is_written_here_while_a_file_is_sent_stays(source: Path, pods: Pods, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    fetched(here)
+    for name in ("empty", "model.bin"):
+        (source / name).write_text(f"new {name}")
+    (source / "new.txt").write_text("new")
+
+    def write(phase: str, *_: object) -> None:
+        if phase == "fetches":
+            (here / "model.bin").write_text("mine")
+            (here / "new.txt").write_text("mine")
+            (here / "empty").unlink(missing_ok=True)
+
+    with Landing(here, "team/job") as target:
+        result = fetch.fetch(KUBE, job(), "", target, write)
+    assert set(result.left) == {"model.bin", "new.txt"}
+    assert "was written here meanwhile, and stays" in result.left["new.txt"]
+    assert [(here / name).read_text() for name in ("model.bin", "new.txt", "empty")] == ["mine", "mine", "new empty"]
+    assert pods.commands
+
+
+def test_a_folder_of_before_the_record_is_taken_over_where_it_is_as_the_output(
+    source: Path, pods: Pods, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    shutil.copytree(source, here)
+    assert not fetched(here).new
+    (source / "empty").write_text("more")
+    assert [file.name for file in fetched(here).new] == ["empty"]
+    assert pods.commands
+
+
+def test_a_file_is_read_once_however_often_it_was_brought(
+    source: Path, pods: Pods, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    for turn in range(6):
+        (source / "empty").write_text(str(turn))
+        fetched(here, "empty")
+    assert len((here / PARTS / RECORD).read_text().splitlines()) == 1
+    reads, digest = list[object](), hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda *words: reads.append(words) or digest(*words))
+    with Landing(here, "team/job") as target:
+        assert target.others(["empty"]) == []
+    assert len(reads) == 1
+    assert pods.commands
+
+
 def test_the_record_of_what_was_brought_outlives_a_line_that_was_cut(pods: Pods, tmp_path: Path, source: Path) -> None:
     here = tmp_path / "here"
     fetched(here, "model.bin")
     with (here / PARTS / RECORD).open("a") as record:
-        record.write('\n["emp')
+        record.write('\n[["a"], 1, "b", {}]\n["a", "b", "c", "d"]\n["emp')
     fetched(here, "empty")
     (source / "empty").write_text("a")
     (source / "model.bin").write_text("b")

@@ -148,7 +148,7 @@ def test_d3_every_field_of_a_line_is_looked_at(shape: Json) -> None:
 
 
 def test_d3_a_reason_that_a_script_has_printed_is_shown_without_control_characters_and_not_at_any_length() -> None:
-    reason = "\x1b[2J" + 10**6 * "x"
+    reason = "\x1b[2Jxxx" + 10**6 * "\x1b"
     for kind in ("checkpoint_failed", "upload_failed"):
         event = {"event": kind, "rank": 0, "step": 3, "reason": reason}
         progress = shown([line(event)])

@@ -96,11 +96,6 @@ def test_the_code_lies_in_the_pod_as_it_lay_here_and_a_restart_finds_it(folder: 
     before = (target / "train.py").stat().st_mtime_ns
     assert start(tmp_path, manifests(), target).stdout == "it runs\n"
     assert (target / "train.py").stat().st_mtime_ns == before
-    mark = target / lay_out.DONE
-    mark.write_text(hashlib.sha256((tmp_path / "index.json").read_bytes() + b"another boot of the node").hexdigest())
-    (target / "train.py").write_text("")
-    assert start(tmp_path, manifests(), target).stdout == "it runs\n"
-    assert (target / "train.py").read_bytes() == (folder / "train.py").read_bytes(), "a power cut had emptied it"
 
 
 @pytest.mark.usefixtures("folder")

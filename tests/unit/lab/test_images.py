@@ -29,7 +29,7 @@ from lab.build.image_store import (
 )
 from lab.build.oci_archive import Layer, read_image, write_image, write_layer
 from lab.build.own_image import main, own_files, write_own_image
-from lab.build.parts import sweep_images
+from lab.build.parts import Workshop, sweep_images
 from lab.errors import LabError, PartError
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "lab/images/example"
@@ -330,6 +330,27 @@ def test_d2_a_record_that_cannot_be_read_counts_as_none(tmp_path: Path, text: st
     assert missing_images(tmp_path, IMAGES) == []
     (store(tmp_path / "stores/0") / "images.json").write_text(text)
     assert store_folder(IMAGES, tmp_path) != tmp_path / "stores/0"
+
+
+def test_d2_a_prepared_store_whose_record_is_torn_is_made_again_unless_a_node_runs_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.build.image_store._containerd", lambda *_: contextlib.nullcontext([]))
+    monkeypatch.setattr("lab.build.image_store.import_image", lambda *_: None)
+    parts = Workshop.__new__(Workshop)
+    parts.home, parts.say, parts._step = tmp_path, print, lambda _: None  # type: ignore[method-assign]
+    folder = store_folder(IMAGES, tmp_path)
+    store(tmp_path / "stores/0")
+    assert parts.store(IMAGES, tmp_path) == folder
+    record = folder / "images.json"
+    whole = record.read_text()
+    record.write_text(whole[:9])
+    parts.store(IMAGES, tmp_path)
+    assert record.read_text() == whole
+    record.write_text("")
+    (tmp_path / "node").hardlink_to(record)
+    parts.store(IMAGES, tmp_path)
+    assert not record.read_text(), "its layers stay where they are"
 
 
 def test_outdated_archives_are_removed_and_those_of_other_parts_stay(tmp_path: Path) -> None:

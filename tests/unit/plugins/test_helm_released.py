@@ -144,13 +144,16 @@ def test_d6_a_young_pending_revision_of_another_machine_is_left_alone(action: An
 def test_d6_a_young_removal_of_another_machine_is_waited_for(action: Any, tmp_path: Path) -> None:
     note = Note(VOLCANO, {"XDG_CACHE_HOME": str(tmp_path)})
 
-    def removed(age_s: float, **labels: str) -> list[dict[str, Any]]:
+    def removed(age_s: float, ahead_s: float = 0, **labels: str) -> list[dict[str, Any]]:
         secret = revision(3, "uninstalling", 86400)
-        secret["metadata"]["labels"] |= {"modifiedAt": str(int(time.time() - age_s)), **labels}
+        began = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age_s)
+        label = {"manager": "kubectl-label", "time": dt.datetime.now(dt.UTC).isoformat()}
+        secret["metadata"]["managedFields"] = [{"manager": "helm", "time": began.isoformat()}, label]
+        secret["metadata"]["labels"] |= {"modifiedAt": str(int(began.timestamp() + ahead_s)), **labels}
         return [secret]
 
     action.secrets = removed(30)
-    with pytest.raises(GangplankError, match=r"got revision 3 uninstalling, .* wait until 10 minutes after it began,"):
+    with pytest.raises(GangplankError, match=r"got revision 3 uninstalling since 20.* wait until 10 minutes after that time,"):
         wait_for_others(VOLCANO, 0, lambda: action.living(VOLCANO, note, 300))
     note.write([])
     assert action.living(VOLCANO, note, 300), "this machine's Helm did not see that revision"
@@ -160,9 +163,25 @@ def test_d6_a_young_removal_of_another_machine_is_waited_for(action: Any, tmp_pa
     os.utime(note.path, (a_day_ago, a_day_ago))
     assert action.living(VOLCANO, note, 300), "that note is older than this removal can be"
     note.forget()
-    for secrets in (removed(601), removed(0, modifiedAt=""), removed(0, modifiedAt="9" * 4301)):
+    for secrets, lives in ((removed(601), False), (removed(601, 86400), False), (removed(30, -86400), True),
+                           (removed(30, modifiedAt="9" * 4301), True)):  # fmt: skip
         action.secrets = secrets
-        assert not action.living(VOLCANO, note, 300)
+        assert bool(action.living(VOLCANO, note, 300)) == lives, "by the clock of the cluster"
+
+
+def test_d6_a_removal_that_failed_is_resumed_at_once(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Helm leaves it `uninstalling`; the note says that it was this machine's."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    note = Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano"))
+    where = "/api/v1/namespaces/volcano-system/secrets"
+    named = {"kubeconfig": api.kubeconfig, "name": "volcano", "namespace": "volcano-system", "chart": "", "ended": True}
+    for status, kept in (("uninstalling", True), ("failed", False)):
+        note.write(["sh.helm.release.v1.volcano.v3"])
+        secret = revision(3, status)
+        secret["metadata"]["labels"] |= {"owner": "helm", "name": "volcano"}
+        api.objects[f"{where}/{secret['metadata']['name']}"] = secret
+        assert not run("helm_released", **named)["changed"]
+        assert note.path.exists() == kept
 
 
 def test_d6_the_age_of_a_revision_is_by_the_clock_of_the_cluster(action: Any, tmp_path: Path) -> None:

@@ -68,14 +68,17 @@ def test_a_page_that_cannot_be_written_hides_no_verdict(job: dict[str, Any], tmp
 
 
 @pytest.mark.slow
-def test_reports_go_to_the_folder_of_the_call_also_without_its_variable(tmp_path: Path) -> None:
-    """`env -i` leaves PWD out, and a program that starts Ansible may."""
+@pytest.mark.parametrize("variables", [{}, {"PWD": "/elsewhere"}])
+def test_reports_go_to_the_folder_of_the_call_whatever_its_variable_says(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
+    """`env -i` leaves PWD out, and a program that starts Ansible in another folder passes on its own."""
     defaults = ROOT / "roles/training_job/defaults/main.yml"
     shown = {"ansible.builtin.debug": {"msg": "at {{ training_job_report_folder }}."}}
     play = {"hosts": "localhost", "gather_facts": False, "vars_files": [str(defaults)], "tasks": [shown]}
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
     (tmp_path / "here").mkdir()
     command = [str(ROOT / ".venv/bin/ansible-playbook"), str(tmp_path / "play.yml")]
-    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    env = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", **variables}
     done = subprocess.run(command, env=env, cwd=tmp_path / "here", capture_output=True, text=True, check=False)
     assert f"at {tmp_path}/here/reports." in done.stdout, done.stdout + done.stderr
