@@ -70,7 +70,7 @@ class Point:
     seconds: float
 
     def __str__(self) -> str:
-        within = f", included by {self.include[:100]}" if self.include else ""
+        within = f", included by {self.include}" if self.include else ""
         return f"{self.moment} of {self.name}" + (f" ({self.number})" if self.number > 1 else "") + within
 
 
