@@ -505,30 +505,31 @@ while True:
 """
 
 
-def kills(group: Path) -> int:
-    """How often the kernel has killed in a control group for its memory."""
-    for name in ("memory.events", "memory.oom_control"):
-        with contextlib.suppress(OSError):
-            if count := re.search("^oom_kill ([0-9]+)", (group / name).read_text(), re.MULTILINE):
-                return int(count[1])
-    return 0
-
-
 def starve(pid: int) -> None:
-    """Take the memory that a process's control group may still have, until the kernel kills the process for it."""
+    """Take the memory that a process's control group may still have, until the process is gone."""
     groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
     group = memory_group(Path(groups.get("memory") or groups[""]))
     command = [sys.executable, "-c", GREEDY, str(group), f"/proc/{pid}"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as hog:
-        killed = any(kills(group) for _ in polls(60, 0.01) if hog.poll() is None or kills(group))
+        gone = any(not Path(f"/proc/{pid}").exists() for _ in polls(60, 0.05))
         hog.kill()
-        assert killed, hog.stderr and hog.stderr.read()
+        assert gone, hog.stderr and hog.stderr.read()
+
+
+def was_starved(job: Job) -> bool:
+    """Whether the kubelet says so of a container of a job's worker."""
+    statuses = job.pod("worker").get("status", {}).get("containerStatuses", [])
+    ends = [status.get(key, {}).get("terminated", {}) for status in statuses for key in ("state", "lastState")]
+    return any(end.get("reason") == "OOMKilled" for end in ends)
 
 
 @fault("a rank killed for its memory")
 def _oom(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     for each in jobs:
         starve(lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60))
+    for each in jobs:
+        if each.backend == "indexed":  # its containers are restarted in place; other pods are replaced
+            lab.wait("the kernel's reason", functools.partial(was_starved, each), 30)
     yield
 
 
