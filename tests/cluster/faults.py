@@ -16,7 +16,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -29,7 +28,6 @@ from gangplank.backends import BACKENDS as ALL_BACKENDS
 from gangplank.cluster import standstill
 from gangplank.cluster.follow import JobWatch, follow
 from gangplank.errors import KubeError
-from gangplank.wait import polls
 from lab.build.parts import build
 from tests.cluster.conftest import STATE
 from tests.cluster.jobs import DESCRIPTION, NAMESPACE, Job
@@ -489,48 +487,6 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     finally:
         limit.write_text(before)
         lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
-
-
-# It is in the container of a rank, and the kernel is to kill the rank first. It may get both.
-GREEDY = """
-import os, pathlib, sys, time
-group, victim = map(pathlib.Path, sys.argv[1:])
-(victim / "oom_score_adj").write_text("1000")
-pathlib.Path("/proc/self/oom_score_adj").write_text("0")
-(group / "cgroup.procs").write_text(str(os.getpid()))
-taken = []
-while True:
-    taken.append(bytearray(1 << 20))
-    time.sleep(0.005)
-"""
-
-
-def starve(pid: int) -> None:
-    """Take the memory that a process's control group may still have, until the process is gone."""
-    groups = dict(line.split(":", 2)[1:] for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
-    group = memory_group(Path(groups.get("memory") or groups[""]))
-    command = [sys.executable, "-c", GREEDY, str(group), f"/proc/{pid}"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as hog:
-        gone = any(not Path(f"/proc/{pid}").exists() for _ in polls(60, 0.05))
-        hog.kill()
-        assert gone, hog.stderr and hog.stderr.read()
-
-
-def was_starved(job: Job) -> bool:
-    """Whether the kubelet says so of a container of a job's worker."""
-    statuses = job.pod("worker").get("status", {}).get("containerStatuses", [])
-    ends = [status.get(key, {}).get("terminated", {}) for status in statuses for key in ("state", "lastState")]
-    return any(end.get("reason") == "OOMKilled" for end in ends)
-
-
-@fault("a rank killed for its memory")
-def _oom(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    for each in jobs:
-        starve(lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60))
-    for each in jobs:
-        if each.backend == "indexed":  # its containers are restarted in place; other pods are replaced
-            lab.wait("the kernel's reason", functools.partial(was_starved, each), 30)
-    yield
 
 
 # libfaketime, in every process of the jobs; in a pod with the file, clocks differ by what that says.
