@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 SEED = 20261122
+FILE = re.compile("'/[^']*'")  # in what a loop's item shows: of one machine
 SETTLED_S = 180.0  # for pods to run after a playbook
 CALLBACKS = Path(__file__).with_name("callbacks")
 MOMENTS = ("middle", "alone", "end")  # of each task; its start is the end of the one before
@@ -70,7 +71,7 @@ class Point:
     seconds: float
 
     def __str__(self) -> str:
-        within = f", included by {self.include}" if self.include else ""
+        within = f", included by {FILE.sub('…', self.include)}" if self.include else ""
         return f"{self.moment} of {self.name}" + (f" ({self.number})" if self.number > 1 else "") + within
 
 

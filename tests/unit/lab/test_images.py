@@ -337,8 +337,9 @@ def test_d2_a_prepared_store_whose_record_is_torn_is_made_again_unless_a_node_ru
 ) -> None:
     monkeypatch.setattr("lab.build.image_store._containerd", lambda *_: contextlib.nullcontext([]))
     monkeypatch.setattr("lab.build.image_store.import_image", lambda *_: None)
+    monkeypatch.setattr(Workshop, "_step", lambda *_: None)
     parts = Workshop.__new__(Workshop)
-    parts.home, parts.say, parts._step = tmp_path, print, lambda _: None  # type: ignore[method-assign]
+    parts.home, parts.say = tmp_path, print
     folder = store_folder(IMAGES, tmp_path)
     store(tmp_path / "stores/0")
     assert parts.store(IMAGES, tmp_path) == folder

@@ -174,7 +174,8 @@ def test_d6_a_removal_that_failed_is_resumed_at_once(api: Api, tmp_path: Path, m
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     note = Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano"))
     where = "/api/v1/namespaces/volcano-system/secrets"
-    named = {"kubeconfig": api.kubeconfig, "name": "volcano", "namespace": "volcano-system", "chart": "", "ended": True}
+    named: dict[str, Any] = {"kubeconfig": api.kubeconfig, "name": "volcano", "namespace": "volcano-system"}
+    named |= {"chart": "", "ended": True}
     for status, kept in (("uninstalling", True), ("failed", False)):
         note.write(["sh.helm.release.v1.volcano.v3"])
         secret = revision(3, status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_f1_the_result_has_names_and_no_keys(tmp_path: Path) -> None:
 def test_d5_pods_that_a_new_key_cuts_off_are_named_with_the_command_that_restarts_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = {"folder": str(tmp_path / "pki"), "authorities": ["ca"], "certificates": [LEAF]}
+    words: dict[str, Any] = {"folder": str(tmp_path / "pki"), "authorities": ["ca"], "certificates": [LEAF]}
     for broken, cut_off in (("", False), ("ca.crt", False), ("ca.key", True)):
         if broken:
             (tmp_path / "pki" / broken).write_text("")
