@@ -234,12 +234,12 @@ class Landing:
                 record.write("\n" + json.dumps([self.owner, file.name, file.size, file.sha256]))
 
     def settle(self, files: Iterable[File]) -> None:
-        """Note these files, all here now, and keep one line for each other name."""
+        """Note these files, all here now, and keep one line for each other name; without space, at a later run."""
         rows = {name: (owner, name, *last) for (owner, name), (*_, last) in self._record().items()}
         rows |= {file.name: (self.owner, file.name, file.size, file.sha256) for file in files}
         if not rows:
             return
-        with self.errors(f"{self.reserved}/{RECORD}"):
+        with contextlib.suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
             with os.fdopen(os.open(DRAFT, flags, 0o666, dir_fd=self.parts), "w", encoding="utf-8") as record:
                 record.writelines(f"{json.dumps(row)}\n" for row in rows.values())
