@@ -16,7 +16,7 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
-from gangplank.cluster.landing import File, Landing, is_named
+from gangplank.cluster.landing import File, Landing
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
 from gangplank.proof.records import complete, select
@@ -80,11 +80,11 @@ def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]
         data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
         file = File(EVIDENCE, len(data), hashlib.sha256(data).hexdigest())
         if not target.has(file):
-            if target.others([EVIDENCE]) and not is_named(EVIDENCE, replace):
+            if fetching.foreign(target, [EVIDENCE], replace):
                 return {EVIDENCE: f"another one is here. Fix: name another folder with -o, or --replace {EVIDENCE}"}
-            target.remember(file)
             target.write(file, 0, data)
-            target.finish(file)
+            if why := fetching.land(target, file, target.stamp(EVIDENCE)):
+                return {EVIDENCE: why}
         terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {target.folder}")
     elif unread:
         raise unread[0]

@@ -110,10 +110,14 @@ def land(target: Landing, file: File, before: tuple[int, ...]) -> str:
     return "" if target.finish(file) else "it was changed while it was read: fetch again, once the job has ended"
 
 
+def foreign(target: Landing, names: Sequence[str], replace: Sequence[str]) -> list[str]:
+    """Those of some names that are of files of the user's, which are not named to be replaced."""
+    return [name for name in target.others(names) if not is_named(name, replace)]
+
+
 def refuse_others(target: Landing, names: Sequence[str], replace: Sequence[str]) -> None:
     """Refuse to replace files of the user's that are not named for that."""
-    others = [name for name in target.others(names) if not is_named(name, replace)]
-    if others:
+    if others := foreign(target, names, replace):
         shown = listed(list(map(plain, others)), NAMES)
         got = f"{counted(len(others), 'file')} that this command did not write, or that changed since: {shown}"
         fix = "name another folder with -o, or each of them, or its folder, with --replace"

@@ -457,12 +457,6 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
         lab.wait(f"{node} is back", lambda: node in lab.ready(), 180)
 
 
-def memory_group(path: Path) -> Path:
-    """The folder of the kernel for the memory of a control group."""
-    version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
-    return Path("/sys/fs/cgroup", "memory" if version1 else "", *path.parts[1:])
-
-
 # It asks for nothing and takes what the limit leaves, and more.
 HOG = "import time; taken = bytearray(700 << 20); time.sleep(60)"
 ROOM = 300 << 20
@@ -471,9 +465,10 @@ ROOM = 300 << 20
 @fault("pods over the node's memory limit", hold_s=20)
 def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     node = worker_node(jobs)
-    folder = memory_group(Path("/gangplank", node, "kubepods"))
-    limit = folder / ("memory.max" if (folder / "memory.max").exists() else "memory.limit_in_bytes")
-    used = int((folder / ("memory.current" if limit.name == "memory.max" else "memory.usage_in_bytes")).read_text())
+    version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
+    pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
+    limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
+    used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
     spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
