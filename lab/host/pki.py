@@ -160,17 +160,21 @@ def _issuer(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"gangplank-lab-{name}")])
 
 
-def make_ca(folder: Path, name: str) -> None:
-    """Make the CA <name>.crt, and <name>.key if that is not known to be its own.
-
-    With the same key, what trusts or was signed by the certificate before still fits this one: pods read it only once.
-    """
+def _own_key(folder: Path, name: str) -> ec.EllipticCurvePrivateKey | None:
+    """The key of a CA; None if it does not load, or if it is another one's than the certificate's, which does."""
     try:
         key = _load_key(folder / f"{name}.key")
     except BrokenError:
-        key = ec.generate_private_key(ec.SECP256R1())
-    if authority(folder, name) not in {b"", _public_pem(key)}:
-        key = ec.generate_private_key(ec.SECP256R1())
+        return None
+    return key if authority(folder, name) in {b"", _public_pem(key)} else None
+
+
+def make_ca(folder: Path, name: str) -> None:
+    """Make the CA <name>.crt, and <name>.key if there is none of its own.
+
+    With the same key, what trusts or was signed by the certificate before still fits this one: pods read it only once.
+    """
+    key = _own_key(folder, name) or ec.generate_private_key(ec.SECP256R1())
     subject = _issuer(name)
     builder = _builder(subject, subject, key.public_key())
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

@@ -99,12 +99,11 @@ class ActionModule(ClusterAction):
     def living(self, place: Place, note: Note, timeout_s: float) -> list[dict[str, Any]]:
         """The revisions that a Helm elsewhere may be at work on: begun lately, and not left by this machine's."""
         revisions = {secret["metadata"]["name"]: secret for secret in self.revisions(place)}
+        removals = {name: modified(secret) for name, secret in revisions.items() if status_of(secret) == REMOVING}
+        pending = [name for name, secret in revisions.items() if status_of(secret).startswith(PENDING)]
         now, oldest_s = self.kube.now(), max(LIVING_S, timeout_s)
-        ages_s = {name: age_s(begun(secret), now) for name, secret in revisions.items()
-                  if status_of(secret).startswith((PENDING, REMOVING))}
-        removals = {name: modified(revisions[name]) for name in ages_s if status_of(revisions[name]) == REMOVING}
-        pending_s = {name: age for name, age in ages_s.items() if name not in removals}
-        ours = {*note.left(pending_s), *note.removed(removals)}
+        ages_s = {name: age_s(begun(revisions[name]), now) for name in (*pending, *removals)}
+        ours = {*note.left({name: ages_s[name] for name in pending}), *note.removed(removals)}
         return [revisions[name] for name, age in ages_s.items() if age < oldest_s and name not in ours]
 
     def helm_environment(self) -> dict[str, str]:

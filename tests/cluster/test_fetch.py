@@ -122,6 +122,14 @@ def test_a_member_fetches_every_file_as_it_is_and_evidence(
     done = gangplank(*words, kubeconfig=member("bob"))
     assert (done.returncode, (here / "weights.bin").read_text()) == (1, "mine")
     assert "that changed since: weights.bin, expected none that it would replace. Fix: " in done.stderr
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "evidence.jsonl").write_text("mine")
+    done = gangplank(*words[:-1], str(taken), kubeconfig=member("bob"))
+    assert (done.returncode, (taken / "evidence.jsonl").read_text()) == (1, "mine")
+    assert "evidence.jsonl: another one is here. Fix: " in done.stderr
+    done = gangplank(*words[:-1], str(taken), "--replace", "evidence.jsonl", kubeconfig=member("bob"))
+    assert (done.returncode, (taken / "evidence.jsonl").read_bytes()) == (0, (here / "evidence.jsonl").read_bytes())
     (path,) = (name for name in hashes if name.startswith("a/"))
     for select in ("a/b", path, "latest"):
         place = tmp_path / f"part-{len(select)}"
