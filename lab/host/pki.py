@@ -7,6 +7,7 @@ import datetime as dt
 import ipaddress
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, SignatureAlgorithmOID
 
 from gangplank.errors import Problem
 from lab.errors import LabError
@@ -73,10 +74,7 @@ def _load(folder: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePr
     """The certificate <name>.crt and its key <name>.key; raises BrokenError."""
     path = folder / f"{name}.crt"
     key = _load_key(path.with_suffix(".key"))
-    try:
-        certificate = x509.load_pem_x509_certificate(_read(path))
-    except ValueError as error:
-        raise BrokenError(f"{path.name} is not a certificate") from error
+    certificate = _load_certificate(path)
     if certificate.public_key() != key.public_key():
         raise BrokenError(f"{path.name} and {name}.key are not a pair")
     now = dt.datetime.now(dt.UTC)
@@ -85,6 +83,17 @@ def _load(folder: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePr
     if certificate.not_valid_after_utc - now < RENEW_BEFORE:
         raise BrokenError(f"{path.name} is valid only until {certificate.not_valid_after_utc:%Y-%m-%d}")
     return certificate, key
+
+
+def _load_certificate(path: Path) -> x509.Certificate:
+    """The certificate, whose public key loads too; raises BrokenError."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of a serial number, say: the signature decides
+            certificate = x509.load_pem_x509_certificate(_read(path))
+        certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
+        raise BrokenError(f"{path.name} is not a certificate") from error
+    return certificate
 
 
 def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -104,6 +113,17 @@ def _read(path: Path) -> bytes:
     return path.read_bytes()
 
 
+def _check_ca(folder: Path, name: str) -> None:
+    """Raise BrokenError unless the certificate is a CA's of this name, as its own key has signed it."""
+    certificate, _ = _load(folder, name)
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (ValueError, InvalidSignature) as error:
+        raise BrokenError(f"{name}.crt is not as it was signed") from error
+    if certificate.subject != _issuer(name):
+        raise BrokenError(f"{name}.crt has another subject")
+
+
 def _check_leaf(folder: Path, leaf: Leaf) -> None:
     """Raise BrokenError unless the certificate is signed by its CA and has this subject and these names.
 
@@ -115,7 +135,10 @@ def _check_leaf(folder: Path, leaf: Leaf) -> None:
         key.verify(certificate.signature, certificate.tbs_certificate_bytes, algorithm)
     except InvalidSignature as error:
         raise BrokenError(f"{leaf.name}.crt is not signed by {leaf.ca}.crt") from error
-    if certificate.issuer != _issuer(leaf.ca):
+    # Neither of these is part of what is signed.
+    as_written = certificate.public_bytes(serialization.Encoding.DER).endswith(b"\0" + certificate.signature)
+    as_written &= certificate.signature_algorithm_oid == SignatureAlgorithmOID.ECDSA_WITH_SHA256
+    if certificate.issuer != _issuer(leaf.ca) or not as_written:
         raise BrokenError(f"{leaf.name}.crt is not signed by {leaf.ca}.crt")
     extensions = {type(extension.value): extension.value for extension in certificate.extensions}
     if x509.AuthorityKeyIdentifier not in extensions:  # from before leaves had it
@@ -151,8 +174,8 @@ def _public_pem(key: ec.EllipticCurvePrivateKey | x509.Certificate) -> bytes:
 def authority(folder: Path, name: str = "ca") -> bytes:
     """The public key by which others know a CA; b"" if its certificate does not load."""
     try:
-        return _public_pem(x509.load_pem_x509_certificate(_read(folder / f"{name}.crt")))
-    except (BrokenError, ValueError):
+        return _public_pem(_load_certificate(folder / f"{name}.crt"))
+    except BrokenError:
         return b""
 
 
@@ -241,7 +264,7 @@ def ensure(
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     key, encryption = folder / "sa.key", folder / "encryption.json"
     steps: list[tuple[str, Callable[[], object], Callable[[], None]]] = [
-        *((name, partial(_load, folder, name), partial(make_ca, folder, name)) for name in cas),
+        *((name, partial(_check_ca, folder, name), partial(make_ca, folder, name)) for name in cas),
         *((leaf.name, partial(_check_leaf, folder, leaf), partial(make_leaf, folder, leaf)) for leaf in leaves),
         ("sa", partial(_check_public, key), partial(make_key, key)),
         ("encryption", partial(_check_encryption, encryption), partial(make_encryption, encryption)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import ssl
 from typing import TYPE_CHECKING, Self
 
@@ -120,6 +121,25 @@ def test_d5_what_does_not_load_or_does_not_belong_together_is_made_again(tmp_pat
     assert ensure(tmp_path, ["ca"], [API, CLIENT]) == {}
     greet(tmp_path, "127.0.0.1")
     assert (tmp_path / "ca.key").read_bytes() != (tmp_path / "sa.key").read_bytes()
+
+
+@pytest.mark.slow  # thousands of handshakes
+@pytest.mark.parametrize("name", ["ca.crt", "ca.key", "api.crt", "api.key"])
+def test_d5_a_file_with_a_bit_that_flipped_still_serves_or_is_made_again(tmp_path: Path, name: str) -> None:
+    ensure(tmp_path, ["ca"], [API])
+    whole = (tmp_path / name).read_text()
+    label = whole.partition("\n")[0].strip("-").removeprefix("BEGIN ")
+    content = ssl.PEM_cert_to_DER_cert(whole.replace(label, "CERTIFICATE"))
+    for place, bit in itertools.product(range(len(content)), (0, 7)):
+        broken = bytearray(content)
+        broken[place] ^= 1 << bit
+        (tmp_path / name).write_text(ssl.DER_cert_to_PEM_cert(bytes(broken)).replace("CERTIFICATE", label))
+        if not ensure(tmp_path, ["ca"], [API], dry=True):
+            greet(tmp_path, "127.0.0.1")
+    reasons = ensure(tmp_path, ["ca"], [API])
+    assert next(iter(reasons)) == name.partition(".")[0]
+    assert ensure(tmp_path, ["ca"], [API]) == {}
+    greet(tmp_path, "127.0.0.1")
 
 
 @pytest.mark.parametrize("life", [dt.timedelta(days=29), dt.timedelta(minutes=-1)])
