@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gangplank.cluster import namespace
 from gangplank.cluster.client import Kube
 from gangplank.wait import polls
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot, tasks_that
@@ -286,20 +287,16 @@ def named(line: str) -> str:
 
 def objects(kube: Kube) -> dict[str, Any]:
     """Every object of the cluster by its path, without what differs each time."""
-    preferred = [group["preferredVersion"]["groupVersion"] for group in kube.call("GET", "/apis")["groups"]]
-    groups = ["/api/v1", *(f"/apis/{version}" for version in preferred)]
-    found = []
-    for group in groups:
-        for resource in (kube.get(group) or {"resources": []})["resources"]:
-            if "/" in resource["name"] or "list" not in resource["verbs"] or resource["name"] in FLEETING:
-                continue
+    items = []
+    for group, resource in namespace.kinds(kube):
+        if resource["name"] not in FLEETING:
             where = f"{group}/{resource['name']}"
-            found += [(where, item) for item in (kube.get(where) or {"items": []})["items"]]  # or its CRD went away
-    names = {item["metadata"]["uid"]: item["metadata"]["name"] for _, item in found if "uid" in item["metadata"]}
+            items += [(where, item) for item in (kube.get(where) or {"items": []})["items"]]  # or its CRD went away
+    names = {item["metadata"]["uid"]: item["metadata"]["name"] for _, item in items if "uid" in item["metadata"]}
     uids = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$^")
     text_of = functools.partial(uids.sub, lambda match: f"<{names[match.group()][:20]}>")
     result: dict[str, Any] = {}
-    for where, item in found:
+    for where, item in items:
         meta, name, content = item["metadata"], text_of(item["metadata"]["name"]), stripped(item)
         if item.get("type") == "helm.sh/release.v1":  # an interrupted attempt has a revision of its own
             if meta["labels"]["status"] != "deployed":

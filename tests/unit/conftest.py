@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 Json = dict[str, Any]
 TERM = re.compile(r"(!?)([\w./-]+) *(==|=|!=|in|notin|) *(.*)")  # of a label selector
@@ -50,6 +50,10 @@ class Api:
         """The objects with some labels below a path that is a collection, an API group's kinds, or the version."""
         if where in self.groups:
             return json.dumps({"resources": self.groups[where]}).encode()
+        if where == "/apis" and self.groups:
+            return json.dumps({"groups": groups_of(self.groups)}).encode()
+        if where in self.objects:
+            return b""
         below = [item for key, item in self.objects.items() if key.startswith(f"{where}/")]
         if "/namespaces/" not in where:  # those of all namespaces
             below += [item for key, item in self.objects.items()
@@ -154,6 +158,19 @@ class Api:
         if not dry_run:
             self.write(key, item)
         return 200, json.dumps(item).encode()
+
+
+def groups_of(paths: Iterable[str]) -> list[Json]:
+    """API groups as discovery lists them, from the paths of their versions, the preferred one first.
+
+    >>> groups_of(["/api/v1", "/apis/a/v2", "/apis/a/v1"])[0]["preferredVersion"]
+    {'groupVersion': 'a/v2'}
+    """
+    groups: dict[str, list[Json]] = {}
+    for path in paths:
+        if version := path.removeprefix("/apis/") if path.startswith("/apis/") else "":
+            groups.setdefault(version.partition("/")[0], []).append({"groupVersion": version})
+    return [{"name": name, "versions": own, "preferredVersion": own[0]} for name, own in groups.items()]
 
 
 def selected(item: Json, selector: str) -> bool:

@@ -40,8 +40,12 @@ def left(api: Api, folder: Path, writers: list[str], labels: dict[str, str], kub
 
 def uninstall(api: Api, folder: Path, kubeconfig: str = "") -> None:
     """Remove three components."""
-    api.groups[TRAINER] = [{"kind": "ClusterTrainingRuntime", "name": "clustertrainingruntimes", "namespaced": False}]
-    api.groups["/apis/coordination.k8s.io/v1"] = [{"kind": "Lease", "name": "leases", "namespaced": True}]
+    runtimes = {"kind": "ClusterTrainingRuntime", "name": "clustertrainingruntimes", "namespaced": False, "verbs": []}
+    api.groups[TRAINER] = [runtimes]
+    usual = {"namespaced": True, "verbs": ["delete", "list"]}
+    api.groups["/api/v1"] = [{"kind": "Pod", "name": "pods", **usual}]
+    api.groups["/apis/batch.volcano.sh/v1alpha1"] = [{"kind": "Job", "name": "jobs", **usual}]
+    api.groups["/apis/coordination.k8s.io/v1"] = [{"kind": "Lease", "name": "leases", "namespaced": True, "verbs": []}]
     helm = folder / "bin/helm"  # it knows no release
     helm.parent.mkdir()
     helm.write_text("#!/bin/sh\n")
