@@ -240,13 +240,13 @@ def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: 
 
 @contextlib.contextmanager
 def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # a generator of a command prefix
-    """Run a containerd over `root` in its own namespaces; yield the ctr command that talks to it."""
+    """Run a containerd over `root` in its own namespaces; yield the ctr command that talks to it. It ends with us."""
     with tempfile.TemporaryDirectory(prefix="gangplank-store-") as state:
         config = Path(state) / "config.toml"
         config.write_text(CONFIG.format(root=root, state=state))
         log = (Path(state) / "log").open("wb")
-        isolated = ["unshare", "--mount", "--net", "--propagation", "private"]
-        command = [*isolated, str(binaries / "containerd"), "-c", str(config)]
+        alone = ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--net", "--propagation", "private"]
+        command = [*alone, str(binaries / "containerd"), "-c", str(config)]
         with subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL) as process:
             try:
                 ctr = [str(binaries / "ctr"), "-a", f"{state}/containerd.sock", "-n", NAMESPACE]

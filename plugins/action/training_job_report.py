@@ -55,8 +55,7 @@ class ActionModule(LibraryAction):
         lines, unwritten = verdict.text().splitlines(), {}
         stale = list[Path]()
         try:
-            stale += [path for path, text in texts.items()
-                      if not path.is_file() or path.read_text(encoding="utf-8") != text]  # fmt: skip
+            stale += [path for path, text in texts.items() if not path.is_file() or path.read_bytes() != text.encode()]
             for path in [] if self.dry else stale:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 write(path, texts[path])

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from gangplank.wait import polls
 from lab.build import cache, go_toolchain, versions
+from lab.build import parts as builder
 from tests.support.processes import descendants
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -228,3 +230,31 @@ def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, mo
     go_toolchain._proxy.cache_clear()
     flags = "-mod=readonly -trimpath -buildvcs=false"
     assert done.stdout.splitlines() == ["http://mirror.example", "sum.golang.org", "v1", flags]
+
+
+STORE = """
+import sys, time
+from pathlib import Path
+from lab.build import image_store
+with image_store._containerd(Path(sys.argv[1]), Path(sys.argv[2])):
+    Path(sys.argv[3]).touch()
+    time.sleep(600)
+"""
+
+
+def test_d15_a_killed_build_of_an_image_store_leaves_no_containerd(tmp_path: Path) -> None:
+    root, ready = tmp_path / "store", tmp_path / "ready"
+    binaries = builder.build(["containerd"], print, roots=())["bin"]["containerd"]
+    command = [sys.executable, "-c", STORE, str(root), binaries, str(ready)]
+    with subprocess.Popen(command, cwd=ROOT) as build:
+        for _ in polls(60, 0.1):
+            if ready.exists():
+                break
+        started = descendants(build.pid)
+        build.kill()
+    assert ready.exists()
+    assert started
+    for _ in polls(10, 0.1):
+        if not any(Path(f"/proc/{pid}").exists() for pid in started):
+            return
+    raise AssertionError(f"still there: {started}")

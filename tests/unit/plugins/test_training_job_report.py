@@ -47,12 +47,26 @@ def test_the_pods_of_another_job_of_the_name_are_not_known(job: dict[str, Any]) 
     assert line(other) == "skipped pods are the job's"
 
 
-def test_a_list_that_cannot_be_read_is_written_again(job: dict[str, Any], tmp_path: Path) -> None:
-    file = tmp_path / "reports" / "a.pods.json"
+@pytest.mark.parametrize("content", [b"[", b"\xff\xfe"])
+def test_files_that_cannot_be_read_are_written_again(job: dict[str, Any], tmp_path: Path, content: bytes) -> None:
+    file, page = tmp_path / "reports" / "a.pods.json", Path(job["page"])
     file.parent.mkdir()
-    file.write_text("[")
+    file.write_bytes(content)
+    page.write_bytes(content)
     assert line(run("training_job_report", **job, uid="1-2", pods=PODS)) == "ok      pods are the job's"
     assert json.loads(file.read_text()) == {"uid": "1-2", "pods": PODS}
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_character_that_no_file_can_have_ends_no_report(job: dict[str, Any]) -> None:
+    """A script prints any JSON."""
+    records = [json.loads(text) for text in job["evidence"]]
+    for name in {key for record in records for key, value in record.items() if isinstance(value, str)}:
+        broken = [json.dumps({**record, name: f"{record.get(name)}\ud800"}) for record in records]
+        for evidence in (broken, [*job["evidence"], *broken]):
+            result = run("training_job_report", **{**job, "evidence": evidence}, uid="1-2", pods=PODS)
+            assert result["lines"]
+            assert "warnings" not in result
 
 
 def test_a_page_that_cannot_be_written_hides_no_verdict(job: dict[str, Any], tmp_path: Path) -> None:
