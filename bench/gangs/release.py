@@ -10,7 +10,7 @@ from bench.gangs.jobs import volcano_job
 from bench.gangs.place import LIMIT_S
 from bench.part import ROOT, STATE, BenchError, run
 from bench.tuned import volcano
-from gangplank.cluster.releases import MARK, digest
+from gangplank.cluster.releases import MARK, contents, digest
 from gangplank.errors import Problem
 from gangplank.k8s.conditions import has_condition
 from gangplank.wait import late, polls
@@ -92,7 +92,7 @@ class Volcano:
         """Note the chart's content with the revision, as site.yml does: else its next run installs all of it again."""
         query = {"labelSelector": f"owner=helm,name={RELEASE},status=deployed"}
         for secret in self.kube.call("GET", REVISIONS, query=query)["items"]:
-            change = {"metadata": {"annotations": {MARK: digest(Path(self.chart))}}}
+            change = {"metadata": {"annotations": {MARK: digest(contents(Path(self.chart)))}}}
             self.kube.call("PATCH", f"{REVISIONS}/{secret['metadata']['name']}", change)
 
     def settle(self) -> None:

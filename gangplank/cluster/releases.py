@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import gzip
 import hashlib
 import json
 import re
+import tarfile
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,7 @@ from gangplank.k8s.diff import unlike
 from gangplank.k8s.manifest import written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from gangplank.cluster.client import Kube
@@ -53,20 +55,29 @@ def unpacked(secret: Json) -> Json | None:
     return release if usable else None
 
 
-def same_version(release: Json, chart: Path, values: Json) -> bool:
-    """Whether a release has the name and versions of this chart's folder, and these values."""
-    expected, installed = yaml.safe_load((chart / "Chart.yaml").read_text()), release["chart"]["metadata"]
+def contents(chart: Path) -> dict[str, bytes]:
+    """The files of a chart, subcharts too, by their names below it; {} if it is neither a folder nor its archive."""
+    if chart.is_dir():
+        return {str(path.relative_to(chart)): path.read_bytes() for path in chart.rglob("*") if path.is_file()}
+    with contextlib.suppress(OSError, EOFError, zlib.error, tarfile.TarError), tarfile.open(chart) as archive:
+        files = {member.name.partition("/")[2]: archive.extractfile(member) for member in archive if member.isfile()}
+        return {name: file.read() for name, file in files.items() if file}
+    return {}
+
+
+def same_version(release: Json, files: Mapping[str, bytes], values: Json) -> bool:
+    """Whether a release has the name and versions of a chart with these files, and these values."""
+    expected, installed = yaml.safe_load(files["Chart.yaml"]), release["chart"]["metadata"]
     same = all(str(expected.get(fact) or "") == str(installed.get(fact) or "") for fact in FACTS)
     return same and (release.get("config") or {}) == values
 
 
-def digest(chart: Path) -> str:
-    """A hash of every file in a chart's folder, with its name; subcharts too, which a release does not keep."""
+def digest(files: Mapping[str, bytes]) -> str:
+    """A hash of every file of a chart, with its name."""
     total = hashlib.sha256()
-    for path in sorted(chart.rglob("*")):
-        if path.is_file():
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            total.update(f"{path.relative_to(chart)}\0{content}\n".encode(errors="surrogateescape"))
+    for name in sorted(files, key=lambda name: name.split("/")):
+        content = hashlib.sha256(files[name]).hexdigest()
+        total.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
     return total.hexdigest()
 
 

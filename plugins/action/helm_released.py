@@ -12,7 +12,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import
 
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.cluster.lab_route import BENCHMARK, of_lab
-from gangplank.cluster.releases import MARK, Release, digest, same_version, unpacked
+from gangplank.cluster.releases import MARK, Release, contents, digest, same_version, unpacked
 from gangplank.errors import GangplankError
 from gangplank.k8s.age import age_s
 from gangplank.wait import late, polls
@@ -62,9 +62,9 @@ class ActionModule(ClusterAction):
         newest = complete[-1] if complete else {"metadata": {"labels": {"status": ""}}}
         status = newest["metadata"]["labels"]["status"]
         release = unpacked(newest) or {}
-        folder = chart.is_absolute() and (chart / "Chart.yaml").is_file()
-        content = digest(chart) if folder and release else ""
-        same = bool(content) and same_version(release, chart, args["values"])
+        files = contents(chart) if chart.is_absolute() and release else {}
+        content = digest(files) if "Chart.yaml" in files else ""
+        same = bool(content) and same_version(release, files, args["values"])
         if args["installed"] and same and status == "deployed":
             self.mark(newest, content)
         marked = newest["metadata"].get("annotations", {}).get(MARK) == content

@@ -9,7 +9,7 @@ description:
     time that M(kubernetes.core.helm) takes, which does not compare the content.
   - If Helm has nothing to do, every object of the release that is missing or changed is applied again. Helm itself does
     not look at them.
-  - A chart that is not a folder is never as asked, so that Helm itself looks.
+  - A chart that is neither a folder nor an archive on this machine is never as asked, so that Helm itself looks.
 extends_documentation_fragment:
   - gangplank.gangplank.kubeconfig
 author:
@@ -24,7 +24,7 @@ options:
     type: str
     required: true
   chart:
-    description: Folder of the chart; "" only looks at the state of the release.
+    description: Folder or archive of the chart; "" only looks at the state of the release.
     type: str
     required: true
   values:

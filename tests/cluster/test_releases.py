@@ -117,9 +117,14 @@ def site(lab: Lab, tmp_path: Path) -> Iterator[Site]:
     lab.kubectl(*remove)
 
 
-def test_d7_templates_changed_without_another_version_are_installed(site: Site) -> None:
+@pytest.mark.parametrize("packed", [False, True], ids=["of a folder", "of an archive"])
+def test_d7_templates_changed_without_another_version_are_installed(site: Site, *, packed: bool) -> None:
+    if packed:
+        site.pack()
     assert [site.changes() for _ in range(2)] == [True, False]
     site.write(config=CONFIG.replace("same", "other"))
+    if packed:
+        site.pack()
     assert site.changes("--check")
     assert site.get("configmap", "config")["data"]["kept"] == "same", "check mode changed it"
     assert [site.changes() for _ in range(2)] == [True, False]
@@ -198,7 +203,7 @@ def test_a_release_whose_pods_do_not_start_says_which_and_why(site: Site) -> Non
 
 @pytest.mark.parametrize("packed", [False, True], ids=["of a folder", "of an archive"])
 def test_d7_a_failed_release_of_the_same_chart_and_values_is_tried_again(site: Site, *, packed: bool) -> None:
-    """Helm's module takes a failed revision for up to date, and an archive's content is not compared."""
+    """Helm's module takes a failed revision for up to date."""
     site.write(late=CONFIG.replace("name: config", "name: config, namespace: later"))
     if packed:
         site.pack()

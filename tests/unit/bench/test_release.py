@@ -13,7 +13,7 @@ from bench.gangs import release
 from bench.part import ROOT, BenchError, Setting
 from bench.parts import tried, tuning
 from bench.tuned import volcano
-from gangplank.cluster.releases import MARK, digest
+from gangplank.cluster.releases import MARK, contents, digest
 
 
 @pytest.fixture
@@ -136,5 +136,5 @@ def test_a_release_with_its_own_values_again_is_the_one_that_the_playbook_knows(
     one.use(one.upstream)
     assert not cluster.marks
     one.use(one.own)
-    mark = {"metadata": {"annotations": {MARK: digest(Path(one.chart))}}}
+    mark = {"metadata": {"annotations": {MARK: digest(contents(Path(one.chart)))}}}
     assert cluster.marks == [(f"{release.REVISIONS}/sh.helm.release.v1.volcano.v3", mark)]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
 from gangplank.cluster.client import Kube
-from gangplank.cluster.releases import Release, digest, same_version, unpacked
+from gangplank.cluster.releases import Release, contents, digest, same_version, unpacked
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
@@ -40,25 +41,39 @@ def chart(tmp_path: Path) -> Path:
 
 
 def test_the_same_version_has_the_name_the_versions_and_the_values(chart: Path) -> None:
-    assert same_version(release(), chart, VALUES)
-    assert same_version(release(values=None), chart, {})
+    assert same_version(release(), contents(chart), VALUES)
+    assert same_version(release(values=None), contents(chart), {})
     others = [release(version="1.0.1"), release(appVersion="1.16"), release(name="other"),
               release(values=VALUES | {"replicas": 2}), release(values=None)]
-    assert not any(same_version(other, chart, VALUES) for other in others)
+    assert not any(same_version(other, contents(chart), VALUES) for other in others)
 
 
 def test_d7_any_changed_added_renamed_or_removed_file_of_the_chart_is_another_content(chart: Path) -> None:
-    template, digests = chart / "templates/dns.yaml", [digest(chart)]
-    assert digest(chart) == digests[0]
+    template, digests = chart / "templates/dns.yaml", [digest(contents(chart))]
+    assert digest(contents(chart)) == digests[0]
     template.write_text("kind: Secret\n")
-    digests.append(digest(chart))
+    digests.append(digest(contents(chart)))
     (chart / "charts/sub").mkdir(parents=True)
     (chart / "charts/sub/values.yaml").write_text("a: 1\n")
-    digests.append(digest(chart))
+    digests.append(digest(contents(chart)))
     template.rename(chart / "templates/other.yaml")
-    digests.append(digest(chart))
+    digests.append(digest(contents(chart)))
     (chart / "templates/other.yaml").unlink()
-    assert len({*digests, digest(chart)}) == 5
+    assert len({*digests, digest(contents(chart))}) == 5
+
+
+def test_d7_an_archive_has_the_content_of_its_folder(chart: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    archive = tmp_path_factory.mktemp("packed") / "dns-1.0.0.tgz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(chart, "dns")
+    assert contents(archive) == contents(chart)
+    assert digest(contents(archive)) == digest(contents(chart))
+
+
+@pytest.mark.parametrize("whole", [b"", b"text", b"\x1f\x8b\x08"])
+def test_what_is_no_archive_has_no_content(tmp_path: Path, whole: bytes) -> None:
+    (tmp_path / "a.tgz").write_bytes(whole)
+    assert contents(tmp_path / "a.tgz") == contents(tmp_path / "none.tgz") == {}
 
 
 @pytest.mark.parametrize(
