@@ -1,4 +1,8 @@
-"""The lab's context in the user's kubeconfig: added and removed by its name. Every other byte stays."""
+"""The lab's context in the user's kubeconfig: added and removed by its name. Every other byte stays.
+
+The lab's folder notes which files have it, and which keys of each were not there before: its removal may be called with
+another environment.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +25,14 @@ from lab.errors import LabError
 from lab.host.files import write
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 LISTS = ("clusters", "users", "contexts")
 EMPTY = "apiVersion: v1\nkind: Config\npreferences: {}\nclusters: []\nusers: []\ncontexts: []\n"
 NULLS = (None, "", "~", "null", "Null", "NULL")
 LOCK_S = 10.0
+NOTES = "kubeconfigs.json"  # in the lab's folder: by path, the keys that were not there before; null without a file
+KEYS = ("apiVersion", "kind", "preferences", *LISTS, "current-context")  # all that this program may add
 FIX = "correct or move the file, then run it again"
 
 
@@ -51,12 +57,27 @@ def chosen_elsewhere() -> bool:
 
 
 def read(path: Path) -> str:
-    """The file's text, or an empty kubeconfig without a file; raises KubeconfigError."""
+    """The file's text, with an empty kubeconfig below it if it has nothing but comments; raises KubeconfigError."""
+    text = _text(path)
+    return text if _keys(text) else _ended(text) + EMPTY
+
+
+def _text(path: Path) -> str:
     try:
-        text = path.read_bytes().decode() if path.exists() else ""
+        return path.read_bytes().decode() if path.exists() else ""
     except UnicodeDecodeError as error:  # PowerShell writes UTF-16
         raise KubeconfigError(str(Problem(str(path), "other bytes than UTF-8", "a kubeconfig", FIX))) from error
-    return text if text.strip() else EMPTY
+
+
+def _keys(text: str) -> list[str]:
+    """The keys of a text; if it is other YAML or none, one that has no meaning as a key."""
+    try:
+        node = yaml.compose(text, yaml.BaseLoader)
+    except yaml.YAMLError:
+        return [""]
+    if isinstance(node, yaml.MappingNode):
+        return [key.value for key, _ in node.value]
+    return [] if node is None or not node.value else [""]
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -123,7 +144,11 @@ def edit(text: str, content: dict[str, Any], after: dict[str, Any]) -> str:
         for entry in [entry for entry in new if entry not in old]:
             text = _with_item(text, part, entry)
     context = after.get("current-context") or ""
-    return text if context == (content.get("current-context") or "") else _with_context(text, context)
+    if context != (content.get("current-context") or ""):
+        text = _with_context(text, context)
+    for key in [key for key in content if key not in after]:
+        text = _without_key(text, key)
+    return text
 
 
 def _root(text: str) -> yaml.MappingNode:
@@ -158,6 +183,13 @@ def _without_item(text: str, part: str, position: int) -> str:
     start = text.rindex("\n", 0, text.rindex("-", 0, start + 1)) + 1
     shorter = text[:start] + text[_line_end(text, items[position]) :]
     return shorter if len(items) > 1 else f"{shorter[:colon]} []{shorter[colon:]}"
+
+
+def _without_key(text: str, key: str) -> str:
+    for name, value in _root(text).value:
+        if name.value == key:
+            return text[: name.start_mark.index] + text[_line_end(text, value) :]
+    return text
 
 
 def _with_item(text: str, part: str, entry: dict[str, Any]) -> str:
@@ -283,15 +315,38 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
         held.unlink(missing_ok=True)
 
 
-def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
-    """Add (with `admin`) or remove the context; return whether the file had to change. With nothing left it is removed.
+def noted(lab: Path) -> dict[str, list[str] | None]:
+    """The files that have the context of the lab in a folder, with the keys that were not there before."""
+    try:
+        return dict(json.loads((lab / NOTES).read_text()))
+    except (OSError, ValueError, TypeError):  # none, or a torn one: of a power cut
+        return {}
 
-    The lab's own file, which $KUBECONFIG may name, stays as it is.
+
+def _note(path: Path, lab: Path, *, there: bool) -> None:
+    """Note a file before its first change, or forget it."""
+    notes = noted(lab)
+    if there and str(path) not in notes:
+        before = _keys(_text(path))
+        added = [key for key in KEYS if key not in before]
+        notes[str(path)] = sorted(added) if path.exists() else None
+    elif not there:
+        notes.pop(str(path), None)
+    if notes != noted(lab) and lab.is_dir():
+        write(lab / NOTES, json.dumps(notes, indent=1).encode(), 0o600)
+
+
+def ensure(path: Path, name: str, admin: Path | None, *, dry: bool, lab: Path | None = None) -> bool:
+    """Add (with `admin`) or remove the context; return whether the file had to change.
+
+    With nothing left it is removed, unless the notes of the lab in the folder `lab` say that it was there before. The
+    lab's own file, which $KUBECONFIG may name, stays as it is.
     """
     if admin and path.resolve() == admin.resolve():
         return False
     new = entries(admin, name) if admin else None
     chosen = bool(new) and chosen_elsewhere()
+    added = noted(lab).get(str(path)) if lab else None
 
     def changed() -> tuple[str, dict[str, Any]] | None:
         text = read(path)
@@ -308,8 +363,28 @@ def ensure(path: Path, name: str, admin: Path | None, *, dry: bool) -> bool:
     _make_folder(path.parent)
     with locked(path):
         if change := changed():
-            _write(path, *change, adding=bool(admin))
+            if admin and lab:
+                _note(path, lab, there=True)
+            _write(path, *change, added=() if admin else added)
+    if not admin and lab:
+        _note(path, lab, there=False)
     return True
+
+
+def remove(name: str, lab: Path, *, dry: bool) -> bool:
+    """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change."""
+    paths = dict.fromkeys([user_file().absolute(), *map(Path, noted(lab))])
+    changes = [ensure(path, name, None, dry=dry, lab=lab) for path in paths]
+    return any(changes)
+
+
+def _less(text: str, after: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
+    """A content without the keys that were added and are empty now; one line of JSON keeps them."""
+    if _root(text).flow_style:
+        return after
+    left = {key: value for key, value in after.items() if key not in added or value}
+    frame = {"apiVersion", "kind"}.intersection(added)
+    return left if left.keys() - frame else {}
 
 
 def _make_folder(folder: Path) -> None:
@@ -328,18 +403,19 @@ def _owner(like: os.stat_result) -> tuple[int, int] | None:
     return (like.st_uid, like.st_gid) if os.geteuid() == 0 else None
 
 
-def _write(path: Path, text: str, after: dict[str, Any], *, adding: bool) -> None:
-    """Write the text so that its content is `after`."""
+def _write(path: Path, text: str, after: dict[str, Any], *, added: Collection[str] | None) -> None:
+    """Write the text so that its content is `after`, less what was `added` and is empty. None: there was no file."""
     empty = not any(value for name, value in after.items() if name not in ("apiVersion", "kind"))
-    if not adding and empty and "#" not in text and not path.is_symlink():
+    if added is None and empty and "#" not in text and not path.is_symlink():
         path.unlink()
         return
     try:
-        result = edit(text, parse(text, path), after)
+        content = parse(text, path)
+        result = edit(text, content, after := _less(text, after, added or ()))
         content = parse(result, path)
     except (yaml.YAMLError, ValueError, LookupError):
         content = {}
-    if content != after:
+    if content != {**{name: [] for name in LISTS}, **after}:
         problem = Problem(str(path), "YAML with anchors or in another rare form", "a kubeconfig of kubectl's form", FIX)
         raise KubeconfigError(str(problem))
     target = path.resolve()

@@ -15,6 +15,7 @@ class ActionModule(LabAction):
 
     OPTIONS: ClassVar = {
         "context": {"type": "str", "required": True},
+        "folder": {"type": "path", "required": True},
         "admin": {"type": "path"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
     }
@@ -22,8 +23,9 @@ class ActionModule(LabAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert the arguments and call."""
-        path = kubeconfig.user_file()
-        admin = Path(arguments["admin"]) if arguments["state"] == "present" else None
-        if self.dry and admin and not admin.exists():
-            return {"changed": True, "path": str(path)}
-        return {"changed": kubeconfig.ensure(path, arguments["context"], admin, dry=self.dry), "path": str(path)}
+        path, name, lab = kubeconfig.user_file().absolute(), arguments["context"], Path(arguments["folder"])
+        if arguments["state"] == "absent":
+            return {"changed": kubeconfig.remove(name, lab, dry=self.dry), "path": str(path)}
+        admin = Path(arguments["admin"])
+        changed = (self.dry and not admin.exists()) or kubeconfig.ensure(path, name, admin, dry=self.dry, lab=lab)
+        return {"changed": changed, "path": str(path)}

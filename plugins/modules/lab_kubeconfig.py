@@ -6,12 +6,17 @@ module: lab_kubeconfig
 short_description: Add the lab's context to the user's kubeconfig, or remove it
 description:
   - Changes only the cluster, user and context of that name. The current context is set only where none was.
+  - The lab's folder notes which files have it, so that it is removed from each, whatever the environment is by then.
 author:
   - The Gangplank authors (!UNKNOWN)
 options:
   context:
     description: Name of the context.
     type: str
+    required: true
+  folder:
+    description: The lab's folder.
+    type: path
     required: true
   admin:
     description: The lab's own kubeconfig; required with O(state=present).

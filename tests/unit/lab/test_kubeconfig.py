@@ -56,14 +56,15 @@ FILES = {
     "windows": MINE.replace("\n", "\r\n") + "\r\n",
     "nothing": "",
     "preferences": "kind: Config\npreferences: {colors: true}\n",
+    "comments alone": "# nothing yet\n",
+    "an empty document": "---\n",
+    "a frame": kubeconfig.EMPTY,
 }
 # What stays where the lab's entries came and went; the other files are as they were, to the byte.
-NONE = 'clusters: []\nusers: []\ncontexts: []\ncurrent-context: ""\n'
 AFTER = {
     "json": JSON.replace("null", "[]")[:-1] + ', "contexts": [], "current-context": ""}',
     "empty lists": 'clusters: []  # none\ncontexts: []\nusers: []\ncurrent-context: ""\n',
-    "no lists": f"{FILES['no lists']}\n{NONE}",
-    "preferences": FILES["preferences"] + NONE,
+    "no lists": f"{FILES['no lists']}\n",
 }
 
 
@@ -79,13 +80,20 @@ def admin(tmp_path: Path) -> Path:
     return tmp_path / "admin"
 
 
+@pytest.fixture
+def lab(tmp_path: Path) -> Path:
+    """The folder of a lab, with its notes."""
+    (tmp_path / "lab").mkdir()
+    return tmp_path / "lab"
+
+
 @pytest.mark.parametrize("form", FILES)
-def test_d8_every_other_byte_stays(tmp_path: Path, admin: Path, form: str) -> None:
+def test_d8_every_other_byte_stays(tmp_path: Path, admin: Path, lab: Path, form: str) -> None:
     path = tmp_path / "config"
     path.write_bytes(FILES[form].encode())
     old = kubeconfig.parse(FILES[form], path)
-    assert ensure(path, "lab", admin, dry=True)
-    assert ensure(path, "lab", admin, dry=False)
+    assert ensure(path, "lab", admin, dry=True, lab=lab)
+    assert ensure(path, "lab", admin, dry=False, lab=lab)
     text = path.read_bytes().decode()
     new = kubeconfig.parse(text, path)
     for part in ("clusters", "users", "contexts"):
@@ -93,15 +101,66 @@ def test_d8_every_other_byte_stays(tmp_path: Path, admin: Path, form: str) -> No
         assert new[part][-1]["name"] == "lab"
     assert new["current-context"] == (old.get("current-context") or "lab")
     assert kept(FILES[form]) <= kept(text)
-    assert not ensure(path, "lab", admin, dry=False)
+    assert not ensure(path, "lab", admin, dry=False, lab=lab)
     (tmp_path / "ca").write_text("another")
-    assert ensure(path, "lab", admin, dry=False)
-    assert ensure(path, "lab", None, dry=False)
-    if FILES[form]:
-        assert path.read_bytes().decode() == AFTER.get(form, FILES[form])
-    else:
-        assert not path.exists()
+    assert ensure(path, "lab", admin, dry=False, lab=lab)
+    assert ensure(path, "lab", None, dry=False, lab=lab)
+    assert path.read_bytes().decode() == AFTER.get(form, FILES[form])
+    assert kubeconfig.noted(lab) == {}
     assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("form", ["nothing", "comments alone", "a frame", "preferences"])
+def test_d8_what_the_user_adds_to_a_file_without_entries_stays(
+    tmp_path: Path, admin: Path, lab: Path, form: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(FILES[form])
+    ensure(path, "lab", admin, dry=False, lab=lab)
+    text = path.read_text()
+    mine = {"name": "mine", "cluster": {"server": "https://a.example"}}
+    path.write_text(kubeconfig.edit(text, content := kubeconfig.parse(text, path),
+                                    {**content, "clusters": [*content["clusters"], mine]}))  # fmt: skip
+    assert ensure(path, "lab", None, dry=False, lab=lab)
+    assert kubeconfig.parse(path.read_text(), path)["clusters"] == [mine]
+
+
+def test_d8_only_a_file_that_was_not_there_is_removed(tmp_path: Path, admin: Path, lab: Path) -> None:
+    path, own = tmp_path / "config", tmp_path / "own"
+    own.touch()
+    for one in (path, own):
+        assert ensure(one, "lab", admin, dry=False, lab=lab)
+    assert {*kubeconfig.noted(lab)} == {str(path), str(own)}
+    for one in (path, own):
+        assert ensure(one, "lab", None, dry=False, lab=lab)
+    assert (path.exists(), own.read_text()) == (False, "")
+
+
+def test_d8_every_file_that_has_the_context_loses_it_whatever_the_environment_is(
+    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(MINE)
+    monkeypatch.setenv("KUBECONFIG", str(first))
+    assert ensure(kubeconfig.user_file(), "lab", admin, dry=False, lab=lab)
+    monkeypatch.setenv("KUBECONFIG", str(second))
+    assert ensure(kubeconfig.user_file(), "lab", admin, dry=False, lab=lab)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "third"))
+    assert kubeconfig.remove("lab", lab, dry=True)
+    assert second.exists()
+    assert kubeconfig.remove("lab", lab, dry=False)
+    assert (first.read_text(), second.exists(), kubeconfig.noted(lab)) == (MINE, False, {})
+    assert not kubeconfig.remove("lab", lab, dry=False)
+
+
+@pytest.mark.parametrize("torn", ["", "[1]", "null", '{"a'])
+def test_d8_torn_notes_are_none(tmp_path: Path, admin: Path, lab: Path, torn: str) -> None:
+    (lab / kubeconfig.NOTES).write_text(torn)
+    path = tmp_path / "config"
+    path.write_text(MINE)
+    assert ensure(path, "lab", admin, dry=False, lab=lab)
+    assert ensure(path, "lab", None, dry=False, lab=lab)
+    assert path.read_text() == MINE
 
 
 def kept(text: str) -> set[str]:
