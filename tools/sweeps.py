@@ -61,6 +61,12 @@ SWEEPS = {
         "tests/cluster/test_cluster_faults.py::test_d_ends_with_the_exact_weights",
         PARTS,
     ),
+    "vm": Sweep(
+        "The lab runs on cgroup v2 below systemd, and a run after a power cut heals it",
+        "every test of tests/vm: the lab comes up, limits of pods hold, three power cuts, nothing is left",
+        "tests/vm",
+        PARTS,
+    ),
     "reproducible": Sweep(
         "Clean builds give the locked digests, which an earlier build had",
         "every part that is compiled, with its images; every Debian root. `make test` builds `pause`, `shell`",

@@ -42,7 +42,7 @@ def kinds(kube: Kube) -> Iterator[tuple[str, Json]]:
 
 def of_version(kube: Kube, where: str, names: set[str]) -> Iterator[tuple[str, Json]]:
     """The kinds of one version of a group that were not seen in another one; none if it went away meanwhile."""
-    for resource in (kube.get(where) or {"resources": []})["resources"]:
+    for resource in (kube.get(where) or {}).get("resources") or []:
         name = resource["name"]
         if "/" not in name and name not in names and {"list", "delete"} <= {*resource["verbs"]}:
             names.add(name)
@@ -61,14 +61,14 @@ def of_others(kube: Kube, namespace: str) -> list[str]:
             continue
         query = {"fieldSelector": ",".join(f"type!={name}" for name in TOKENS)} if plural == "secrets" else {}
         try:
-            items = kube.call("GET", f"{group}/namespaces/{namespace}/{plural}", query=query, accept=METADATA)["items"]
+            answer = kube.call("GET", f"{group}/namespaces/{namespace}/{plural}", query=query, accept=METADATA)
         except KubeError as error:
             if error.status == FORBIDDEN:
                 hidden.append(kind)
             elif error.status != 404:  # its CRD went away meanwhile
                 raise
             continue
-        metas = [item["metadata"] for item in items]
+        metas = [item["metadata"] for item in answer["items"] or []]  # null if there are none
         free = [meta["name"] for meta in metas if not (meta.get("ownerReferences") or meta.get("deletionTimestamp"))]
         left += [f"{kind}/{name}" for name in free if name not in IN_EVERY.get(plural, ())]
     return left + ([f"those of {listed(hidden, SHOWN)}, which this account may not list"] if hidden else [])

@@ -255,10 +255,14 @@ def facts_of_files(folder: Path) -> list[str]:
     lines = []
     for path in paths:
         text = path.read_text().replace(str(folder), "SCRATCH") if path.is_file() else ""
-        drawn = re.sub(r"[\w+/=]{40,}(\n[\w+/=]+(?=\n))*", "KEY", text)  # of each run, as certificates are
         status = path.lstat()
-        lines.append(f"{path} {status.st_mode:o} {status.st_uid}:{status.st_gid} {drawn}")
+        lines.append(f"{path} {status.st_mode:o} {status.st_uid}:{status.st_gid} {without_keys(text)}")
     return lines
+
+
+def without_keys(text: str) -> str:
+    """A text without what is drawn for each lab, as keys and certificates are."""
+    return re.sub(r"[\w+/=]{40,}(\n[\w+/=]+(?=\n))*", "KEY", text)
 
 
 def facts(scratch: Path) -> Any:

@@ -26,7 +26,10 @@ from typing import TYPE_CHECKING, Any
 from gangplank.cluster import namespace
 from gangplank.cluster.client import Kube
 from gangplank.wait import polls
+from lab.host import lock
+from lab.host.kubeconfig import user_file
 from tests.cluster.conftest import INVENTORY, ROOT, STATE, snapshot, tasks_that
+from tests.support.host_kills import without_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -245,10 +248,24 @@ def facts() -> dict[str, Any]:
         settled(kube)
     machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
     machine["processes"] += counted(COMPONENTS)
-    machine["files"] += [f"{path} {path.lstat().st_mode:o}" for pattern in FILES for path in STATE.glob(pattern)]
+    paths = [user_file(), *(path for pattern in FILES for path in STATE.glob(pattern))]
+    machine["files"] += [f"{path} {path.lstat().st_mode:o} {content(path)}" for path in paths if path.exists()]
     machine.pop("kubelet")
     machine["cgroups"] = [path for path in machine["cgroups"] if not path.endswith("/kubepods")]  # comes with a pod
-    return {"machine": machine, "cluster": objects(kube) if kube else {}}
+    return {"machine": machine, "cluster": objects(kube) | left_behind(kube) if kube else {}}
+
+
+def content(path: Path) -> str:
+    """What a file of the lab says, without what is drawn for each lab."""
+    return without_keys(path.read_text(errors="replace")) if path.is_file() and path.name != lock.NAME else ""
+
+
+def left_behind(kube: Kube) -> dict[str, Any]:
+    """What a run might leave in the cluster: the Leases of its locks, and pods that no other object owns."""
+    leases = [item["metadata"]["name"] for item in kube.call("GET", "/apis/coordination.k8s.io/v1/leases")["items"]]
+    pods = [item["metadata"] for item in kube.items("v1", "Pod")]
+    return {"locks": sorted(name for name in leases if name.startswith("gangplank")),
+            "pods without an owner": sorted(meta["name"] for meta in pods if not meta.get("ownerReferences"))}
 
 
 def counted(programs: Collection[str]) -> list[str]:
@@ -291,7 +308,7 @@ def objects(kube: Kube) -> dict[str, Any]:
     for group, resource in namespace.kinds(kube):
         if resource["name"] not in FLEETING:
             where = f"{group}/{resource['name']}"
-            items += [(where, item) for item in (kube.get(where) or {"items": []})["items"]]  # or its CRD went away
+            items += [(where, item) for item in (kube.get(where) or {}).get("items") or []]  # or its CRD went away
     names = {item["metadata"]["uid"]: item["metadata"]["name"] for _, item in items if "uid" in item["metadata"]}
     uids = re.compile("|".join(map(re.escape, sorted(names, key=len, reverse=True))) or "$^")
     text_of = functools.partial(uids.sub, lambda match: f"<{names[match.group()][:20]}>")

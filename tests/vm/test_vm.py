@@ -1,6 +1,6 @@
-"""The lab on a machine with systemd and cgroup v2, and after power cuts: `make test-vm` (about 20 minutes).
+"""The lab on a machine with systemd and cgroup v2, and after power cuts: `make test-vm`, or the sweep `vm`.
 
-The machine is a user-mode Linux, see guest.py: real programs and a real kernel, one processor, no cpuset controller.
+It takes 20 minutes. The machine is a user-mode Linux, see guest.py: real programs and a real kernel, one processor, no cpuset controller.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.sweeps import sweeping
 from tests.vm.guest import Guest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+ASKED = os.environ.get("GANGPLANK_VM") or sweeping("vm")
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("GANGPLANK_VM"), reason="it is `make test-vm`, which takes 20 minutes"),
+    pytest.mark.skipif(not ASKED, reason="it is `make test-vm`, which takes 20 minutes"),
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="user-mode Linux is for x86_64"),
 ]
 SEED, CUTS = 20261122, 3
@@ -66,7 +68,7 @@ def guest() -> Iterator[Guest]:
     folder.mkdir()
     machine = Guest(folder, "bookworm")
     machine.start()
-    machine.do(f"make setup && {INVENTORY}")
+    machine.do(f"make setup && {INVENTORY} && {PLAY} playbooks/lab.yml")
     yield machine
     machine.cut()
     shutil.rmtree(folder)
@@ -75,7 +77,6 @@ def guest() -> Iterator[Guest]:
 def test_the_lab_comes_up_on_cgroup_v2_below_systemd(guest: Guest) -> None:
     facts = guest.do("stat -fc %T /sys/fs/cgroup; cat /proc/1/comm; cat /sys/fs/cgroup/cgroup.subtree_control")
     assert facts.split()[:2] == ["cgroup2fs", "systemd"]
-    guest.do(f"{PLAY} playbooks/lab.yml")
     limit = int(guest.do("cat /sys/fs/cgroup/gangplank/node-0/kubepods/memory.max"))
     allocatable = guest.do(f"{KUBECTL} get node node-0 -o jsonpath='{{.status.allocatable.memory}}'")
     assert limit == (int(allocatable.removesuffix("Ki")) + 100 * 1024) * 1024  # and what the kubelet evicts at
@@ -102,6 +103,7 @@ def test_b2_the_limits_of_pods_hold(guest: Guest) -> None:
 
 
 def test_d2_the_next_run_heals_what_a_power_cut_left(guest: Guest) -> None:
+    guest.do(f"until {KUBECTL} create configmap kept --from-literal=word=mine; do sleep 3; done")
     for seconds in random.Random(SEED).sample(range(20, 400), CUTS):
         guest.begin(f"{PLAY} playbooks/lab.yml")
         time.sleep(seconds)
@@ -109,6 +111,9 @@ def test_d2_the_next_run_heals_what_a_power_cut_left(guest: Guest) -> None:
         guest.start()
         healed = guest.do(f"{PLAY} playbooks/lab.yml")
         assert "failed=0" in healed
+        assert "it is made again" in healed, healed[-3000:]
+        word = f"{KUBECTL} get configmap kept -o jsonpath='{{.data.word}}'"
+        assert guest.do(f"until {word}; do sleep 3; done") == "mine"
     assert "changed=0" in guest.do(f"{PLAY} playbooks/lab.yml").split("node-0 ")[-1]
 
 

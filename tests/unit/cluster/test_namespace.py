@@ -58,6 +58,7 @@ def test_what_every_namespace_has_or_goes_with_another_object_does_not(cluster: 
     add(cluster, "/api/v1/configmaps", "kube-root-ca.crt")
     add(cluster, "/api/v1/events", "started")
     add(cluster, "/api/v1/pods", "owned", ownerReferences=[{"kind": "Job", "name": "mine", "uid": "1"}])
+    cluster.objects["/apis/a.example.com/v2/namespaces/a/toys"] = {"items": None}  # as an API server lists none
     add(cluster, "/api/v1/pods", "ends", deletionTimestamp="2026-01-01T00:00:00Z")
     assert of_others(Kube(cluster.kubeconfig), "a") == []
 
