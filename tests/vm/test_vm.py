@@ -1,6 +1,7 @@
 """The lab on a machine with systemd and cgroup v2, and after power cuts: `make test-vm`, or the sweep `vm`.
 
-It takes 20 minutes. The machine is a user-mode Linux, see guest.py: real programs and a real kernel, one processor, no cpuset controller.
+It takes 20 minutes. The machine is a user-mode Linux, see guest.py: real programs and a real kernel, one processor, no
+cpuset controller.
 """
 
 from __future__ import annotations
