@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 FIGURES = Path(__file__).resolve().parents[1] / "tests/sweeps/playbook-kills.json"
 
@@ -21,6 +21,7 @@ class Row:
     points: int  # of the playbook
     point: str
     converged: bool
+    date: str
 
 
 def load(path: Path = FIGURES) -> list[Row]:
@@ -28,24 +29,24 @@ def load(path: Path = FIGURES) -> list[Row]:
     return [Row(**fields) for fields in json.loads(path.read_text())] if path.exists() else []
 
 
-def keep(rows: Sequence[Row], path: Path = FIGURES) -> None:
-    """Put kills beside those of other points, as a sweep may run in parts.
+def keep(rows: Sequence[Row], points: Mapping[str, Collection[str]], path: Path = FIGURES) -> None:
+    """Put kills beside those of other points, as a sweep may run in parts; those of points no more go.
 
-    A playbook with another number of points has other tasks: what was kept of it counts no more.
+    `points` has all points of each playbook.
     """
-    points = {row.book: row.points for row in rows}
     again = {(row.book, row.point) for row in rows}
-    others = [row for row in load(path)
-              if points.get(row.book, row.points) == row.points and (row.book, row.point) not in again]  # fmt: skip
+    others = [replace(row, points=len(points[row.book])) for row in load(path)
+              if row.point in points.get(row.book, ()) and (row.book, row.point) not in again]  # fmt: skip
     every = sorted([*others, *rows], key=lambda row: (row.book, row.point))
     path.write_text(json.dumps([asdict(row) for row in every], indent=1) + "\n")
 
 
 def table(rows: Iterable[Row]) -> Iterator[tuple[str, ...]]:
-    """For each playbook: its kill points, how many were tried, after how many the lab converged, and the others."""
+    """For each playbook: its kill points, how many were tried, when, after how many the lab converged, the others."""
     books: dict[str, list[Row]] = {}
     for row in rows:
         books.setdefault(row.book, []).append(row)
     for book, own in books.items():
         failed = [row.point for row in own if not row.converged]
-        yield f"`{book}`", str(own[0].points), str(len(own)), str(len(own) - len(failed)), ", ".join(failed)
+        dates = " to ".join(sorted({min(row.date for row in own), max(row.date for row in own)}))
+        yield f"`{book}`", str(own[0].points), str(len(own)), dates, str(len(own) - len(failed)), ", ".join(failed)

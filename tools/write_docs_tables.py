@@ -227,7 +227,8 @@ def sweeps_table() -> str:
     parts = [table(["sweep", "what it shows", "cases"], summary), table(head, rows) if rows else ""]
     parts.append(table([*head, "fresh clone", "division", "seed"], full) if full else "")
     kills = list(kill_figures.table(kill_figures.load()))
-    parts.append(table(["playbook", "kill points", "tried", "converged", "did not converge"], kills) if kills else "")
+    columns = ["playbook", "kill points", "tried", "on", "converged", "did not converge"]
+    parts.append(table(columns, kills) if kills else "")
     parts.append(f"Without a result: {', '.join(missing)}." if missing else "")
     return "\n\n".join(filter(None, parts))
 

@@ -6,6 +6,7 @@ too, and the sweep playbook-kills all of them: see tests/support/playbook_kills.
 
 from __future__ import annotations
 
+import datetime as dt
 import signal
 from typing import TYPE_CHECKING
 
@@ -53,14 +54,14 @@ def life() -> Iterator[Life]:
 
 @pytest.mark.parametrize("number", TRIED)
 def test_d6_each_playbook_of_a_labs_life_converges(life: Life, number: int) -> None:
-    rows = playbook_kills.one_round(life, number)
+    rows, today = playbook_kills.one_round(life, number), dt.datetime.now(dt.UTC).date().isoformat()
     kills = [
-        Row(row.book, len(life.points[row.book]), point, not problem and not row.problems)
+        Row(row.book, len(life.points[row.book]), point, not problem and not row.problems, today)
         for row in rows
         for point, problem in row.points.items()
     ]
     if sweeping("playbook-kills"):
-        keep(kills)
+        keep(kills, {book: [*map(str, points)] for book, points in life.points.items()})
     print(f"{sum(kill.converged for kill in kills)} of {len(kills)} kill points converged")
     assert all(kill.converged for kill in kills), "\n".join(map(str, rows))
     expected = {(book, str(point)) for book, points in life.killed_in(number).items() for point in points}
