@@ -108,7 +108,7 @@ func (c *controller) create(id, from string, size int64, limits *csi.CapacityRan
 	}
 	draft, err := c.store.draft(id, from, size)
 	if err == nil {
-		err = os.Rename(draft, c.store.volume(id))
+		err = rename(draft, c.store.volume(id))
 	}
 	if err != nil {
 		_ = os.Remove(draft)
@@ -214,12 +214,12 @@ func (c *controller) snapshot(id, volume string) error {
 			_ = os.Remove(draft)
 			return err
 		}
-		return os.Rename(draft, filepath.Join(folder, volume))
+		return rename(draft, filepath.Join(folder, volume))
 	})
 	if err != nil {
 		return err
 	}
-	return os.Rename(folder, filepath.Join(c.store.folder, snapshots, id))
+	return rename(folder, filepath.Join(c.store.folder, snapshots, id))
 }
 
 func (c *controller) DeleteSnapshot(

@@ -134,6 +134,19 @@ func (s *store) draft(id, source string, size int64) (string, error) {
 	return path, errors.Join(err, file.Sync())
 }
 
+// rename gives a draft its name, which a power cut does not take back: the cluster counts on what was answered.
+func rename(draft, name string) error {
+	if err := os.Rename(draft, name); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return folder.Sync()
+}
+
 // reserve makes a file as large as `size`, and its space nobody else's.
 func reserve(file *os.File, size int64) error {
 	return full(unix.Fallocate(int(file.Fd()), 0, 0, size))
