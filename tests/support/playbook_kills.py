@@ -244,15 +244,14 @@ def facts() -> dict[str, Any]:
     kubeconfig = STATE / "admin.kubeconfig"
     # Patient: for a moment after a CRD changed, the server answers 429 to a list of its objects.
     kube = Kube(str(kubeconfig)).patient() if kubeconfig.exists() else None
-    if kube:
-        settled(kube)
+    cluster = settled(kube) if kube else {}
     machine = {name: sorted({named(line) for line in lines}) for name, lines in snapshot().items()}
     machine["processes"] += counted(COMPONENTS)
     paths = [user_file(), *(path for pattern in FILES for path in STATE.glob(pattern))]
     machine["files"] += [f"{path} {path.lstat().st_mode:o} {content(path)}" for path in paths if path.exists()]
     machine.pop("kubelet")
     machine["cgroups"] = [path for path in machine["cgroups"] if not path.endswith("/kubepods")]  # comes with a pod
-    return {"machine": machine, "cluster": objects(kube) | left_behind(kube) if kube else {}}
+    return {"machine": machine, "cluster": cluster}
 
 
 def content(path: Path) -> str:
@@ -278,14 +277,27 @@ def counted(programs: Collection[str]) -> list[str]:
     return [f"{counts[name]} of {name}" for name in programs]
 
 
-def settled(kube: Kube) -> None:
-    """Wait until every pod runs or has ended: a playbook does not wait for all that it installs, such as CoreDNS."""
-    waiting: list[str] = []
+def settled(kube: Kube) -> dict[str, Any]:
+    """The objects, once every pod runs or has ended, and controllers write no more: no playbook waits for all of it."""
+    waiting, before = list[str](), dict[str, Any]()
     for _ in polls(SETTLED_S, 0.5):
-        waiting = [pod["metadata"]["name"] for pod in kube.items("v1", "Pod") if not runs(pod)]
-        if not waiting:
-            return
-    raise AssertionError(f"pods do not run after {SETTLED_S:.0f} s: {waiting}")
+        waiting = [pod["metadata"]["name"] for pod in kube.items("v1", "Pod") if not runs(pod)] + unready(kube)
+        now = objects(kube) | left_behind(kube)
+        if not waiting and now == before:
+            return now
+        before = now
+    raise AssertionError(f"the cluster does not settle in {SETTLED_S:.0f} s: {waiting or 'its objects change'}")
+
+
+def unready(kube: Kube) -> list[str]:
+    """Nodes that the cluster does not use yet, and namespaces without the account that each gets."""
+    nodes = kube.call("GET", "/api/v1/nodes")["items"]
+    keys = {node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints") or []] for node in nodes}
+    new = [name for name, own in keys.items() if any(key.startswith("node.kubernetes.io/") for key in own)]
+    accounts = kube.call("GET", "/api/v1/serviceaccounts")["items"]
+    served = {item["metadata"]["namespace"] for item in accounts if item["metadata"]["name"] == "default"}
+    spaces = {item["metadata"]["name"] for item in kube.call("GET", "/api/v1/namespaces")["items"]}
+    return [*new, *sorted(spaces - served)]
 
 
 def runs(pod: dict[str, Any]) -> bool:
