@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 NODES = ("gpu_device_plugin", "gpu_dra_driver")  # components that label and taint nodes
 ELECTING = ("training_operator", "trainer_v2")  # components whose programs leave a Lease of their election
-# What mostly keeps a namespace, besides jobs. One whose other kinds may not be listed stays too (cluster/namespace.py).
+# What a run looks for, besides jobs, before it removes CRDs and namespaces. A namespace of which it may not list every
+# kind stays (cluster/namespace.py).
 KEEPING = ("pods", "cronjobs.batch", "jobsets.jobset.x-k8s.io")
 WRITE = ("create", "patch", "delete")  # an upgrade also removes what the new version does not have
 # What keeps two runs apart takes (cluster/lease.py), in the namespace default or that of a job. No playbook asks for it

@@ -59,25 +59,25 @@ def chosen_elsewhere() -> bool:
 def read(path: Path) -> str:
     """The file's text, with an empty kubeconfig below it if it has nothing but comments; raises KubeconfigError."""
     text = _text(path)
-    return text if _keys(text) else _ended(text) + EMPTY
+    if not text.strip():
+        return EMPTY
+    with contextlib.suppress(yaml.YAMLError):
+        node = yaml.compose(text, yaml.BaseLoader)
+        if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
+            return _ended(text) + EMPTY
+    return text
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode() if path.exists() else ""
-    except UnicodeDecodeError as error:  # PowerShell writes UTF-16
-        raise KubeconfigError(str(Problem(str(path), "other bytes than UTF-8", "a kubeconfig", FIX))) from error
+    except (UnicodeDecodeError, OSError) as error:  # PowerShell writes UTF-16
+        got = str(error.strerror) if isinstance(error, OSError) else "other bytes than UTF-8"
+        raise KubeconfigError(str(Problem(str(path), got, "a kubeconfig", FIX))) from error
 
 
-def _keys(text: str) -> list[str]:
-    """The keys of a text; if it is other YAML or none, one that has no meaning as a key."""
-    try:
-        node = yaml.compose(text, yaml.BaseLoader)
-    except yaml.YAMLError:
-        return [""]
-    if isinstance(node, yaml.MappingNode):
-        return [key.value for key, _ in node.value]
-    return [] if node is None or not node.value else [""]
+class BusyError(KubeconfigError):
+    """Another program changes the file."""
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
@@ -149,6 +149,12 @@ def edit(text: str, content: dict[str, Any], after: dict[str, Any]) -> str:
     for key in [key for key in content if key not in after]:
         text = _without_key(text, key)
     return text
+
+
+def _keys(text: str) -> list[str]:
+    """The keys of a text that is YAML."""
+    node = yaml.compose(text, yaml.BaseLoader) if text.strip() else None
+    return [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
 
 
 def _root(text: str) -> yaml.MappingNode:
@@ -303,7 +309,7 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
                 break
         else:
             fix = f"end the program that changes it, or remove {held}"
-            raise KubeconfigError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
+            raise BusyError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
     except OSError as error:  # the disk is full
         error.filename = str(held)
         raise
@@ -315,76 +321,101 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
         held.unlink(missing_ok=True)
 
 
-def noted(lab: Path) -> dict[str, list[str] | None]:
+def place(path: Path) -> Path:
+    """A file's path, whatever its folder is called; the file itself may be a link."""
+    return path.parent.resolve() / path.name
+
+
+def noted(lab: Path) -> dict[Path, list[str] | None]:
     """The files that have the context of the lab in a folder, with the keys that were not there before."""
     try:
-        return dict(json.loads((lab / NOTES).read_text()))
+        rows = dict(json.loads((lab / NOTES).read_text()))
     except (OSError, ValueError, TypeError):  # none, or a torn one: of a power cut
         return {}
+    return {Path(name): added and list(map(str, added)) for name, added in rows.items()
+            if name.startswith("/") and (added is None or isinstance(added, list))}  # fmt: skip
 
 
-def _note(path: Path, lab: Path, *, there: bool) -> None:
-    """Note a file before its first change, or forget it."""
-    notes = noted(lab)
-    if there and str(path) not in notes:
-        before = _keys(_text(path))
-        added = [key for key in KEYS if key not in before]
-        notes[str(path)] = sorted(added) if path.exists() else None
-    elif not there:
-        notes.pop(str(path), None)
+def _note(lab: Path, notes: dict[Path, list[str] | None]) -> None:
     if notes != noted(lab) and lab.is_dir():
-        write(lab / NOTES, json.dumps(notes, indent=1).encode(), 0o600)
+        rows = {str(path): added for path, added in notes.items()}
+        write(lab / NOTES, json.dumps(rows, indent=1).encode(), 0o600)
 
 
-def ensure(path: Path, name: str, admin: Path | None, *, dry: bool, lab: Path | None = None) -> bool:
+def _has(content: dict[str, Any], name: str) -> bool:
+    """Whether a kubeconfig has an entry of this name."""
+    return any(entry.get("name") == name for part in LISTS for entry in content[part])
+
+
+def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -> bool:
     """Add (with `admin`) or remove the context; return whether the file had to change.
 
-    With nothing left it is removed, unless the notes of the lab in the folder `lab` say that it was there before. The
-    lab's own file, which $KUBECONFIG may name, stays as it is.
+    With nothing left it is removed if the notes in the lab's folder `lab` say that it was not there before. The lab's
+    own file, which $KUBECONFIG may name, stays as it is.
     """
     if admin and path.resolve() == admin.resolve():
         return False
+    path = place(path)
     new = entries(admin, name) if admin else None
     chosen = bool(new) and chosen_elsewhere()
-    added = noted(lab).get(str(path)) if lab else None
 
-    def changed() -> tuple[str, dict[str, Any]] | None:
+    def changed() -> tuple[str, dict[str, Any], dict[str, Any]] | None:
         text = read(path)
         before = parse(text, path)
         after = merge(before, name, new, chosen=chosen)
-        return None if after == before else (text, after)
+        return None if after == before else (text, before, after)
 
     if not dry:
         _remove_dead(_lock_of(path))  # kubectl refuses to change the file as long as it is there
-    if (not admin and not path.exists()) or not changed():
-        return False
+    change = changed() if admin or path.exists() else None
     if dry:
-        return True
-    _make_folder(path.parent)
-    with locked(path):
-        if change := changed():
-            if admin and lab:
-                _note(path, lab, there=True)
-            _write(path, *change, added=() if admin else added)
-    if not admin and lab:
-        _note(path, lab, there=False)
-    return True
+        return bool(change)
+    notes = noted(lab)
+    if change:
+        _make_folder(path.parent)
+        with locked(path):
+            if change := changed():
+                text, before, after = change
+                if admin and not _has(before, name):
+                    notes[path] = [key for key in KEYS if key not in _keys(_text(path))] if path.exists() else None
+                    _note(lab, notes)
+                _write(path, text, after, added=() if admin else notes.get(path, ()))
+    if admin:
+        notes.setdefault(path, [])  # of an earlier version: what it had before is not known
+    else:
+        notes.pop(path, None)
+    _note(lab, notes)
+    return bool(change)
 
 
 def remove(name: str, lab: Path, *, dry: bool) -> bool:
-    """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change."""
-    paths = dict.fromkeys([user_file().absolute(), *map(Path, noted(lab))])
-    changes = [ensure(path, name, None, dry=dry, lab=lab) for path in paths]
-    return any(changes)
+    """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change.
+
+    Raises KubeconfigError, with all files that cannot be changed, once the others are.
+    """
+    notes, changed, problems = noted(lab), False, list[str]()
+    for path in dict.fromkeys([*notes, place(user_file())]):
+        if path.resolve().is_relative_to(lab.resolve()):  # it goes with the lab
+            continue
+        try:
+            changed |= ensure(path, name, None, lab=lab, dry=dry)
+        except KubeconfigError as error:
+            if path in notes or isinstance(error, BusyError):  # what no program can read has no context, either
+                problems.append(str(error))
+    if problems:
+        raise KubeconfigError("\n".join(problems))
+    return changed
 
 
 def _less(text: str, after: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
-    """A content without the keys that were added and are empty now; one line of JSON keeps them."""
-    if _root(text).flow_style:
+    """A content without the keys that were added and are empty now; one line of JSON, or one with a comment, stays."""
+    root = _root(text)
+    if root.flow_style:
         return after
-    left = {key: value for key, value in after.items() if key not in added or value}
-    frame = {"apiVersion", "kind"}.intersection(added)
-    return left if left.keys() - frame else {}
+    lines = {key.value: text[key.start_mark.index :].partition("\n")[0] for key, _ in root.value}
+    ours = {key for key in added if "#" not in lines.get(key, "")}
+    left = {key: value for key, value in after.items() if key not in ours or value}
+    return left if left.keys() - ({"apiVersion", "kind"} & ours) else {}
 
 
 def _make_folder(folder: Path) -> None:

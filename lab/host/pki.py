@@ -86,24 +86,30 @@ def _load(folder: Path, name: str) -> tuple[x509.Certificate, ec.EllipticCurvePr
 
 
 def _load_certificate(path: Path) -> x509.Certificate:
-    """The certificate, whose public key loads too; raises BrokenError."""
+    """The certificate, whose public key loads too, in a file as it was written; raises BrokenError."""
+    text = _read(path)
     try:
         with warnings.catch_warnings(action="ignore"):  # of a serial number, say: the signature decides
-            certificate = x509.load_pem_x509_certificate(_read(path))
+            certificate = x509.load_pem_x509_certificate(text)
         certificate.public_key()
     except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion) as error:
         raise BrokenError(f"{path.name} is not a certificate") from error
+    if certificate.public_bytes(serialization.Encoding.PEM) != text:  # OpenSSL may refuse what was read here
+        raise BrokenError(f"{path.name} was altered")
     return certificate
 
 
 def _load_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The private key; raises BrokenError."""
+    """The private key, in a file as it was written; raises BrokenError."""
+    text = _read(path)
     try:
-        key = serialization.load_pem_private_key(_read(path), None)
+        key = serialization.load_pem_private_key(text, None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise BrokenError(f"{path.name} is not a key") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise BrokenError(f"{path.name} is not an EC key")
+    if _pem(key) != text:
+        raise BrokenError(f"{path.name} was altered")
     return key
 
 

@@ -27,5 +27,5 @@ class ActionModule(LabAction):
         if arguments["state"] == "absent":
             return {"changed": kubeconfig.remove(name, lab, dry=self.dry), "path": str(path)}
         admin = Path(arguments["admin"])
-        changed = (self.dry and not admin.exists()) or kubeconfig.ensure(path, name, admin, dry=self.dry, lab=lab)
+        changed = (self.dry and not admin.exists()) or kubeconfig.ensure(path, name, admin, lab=lab, dry=self.dry)
         return {"changed": changed, "path": str(path)}

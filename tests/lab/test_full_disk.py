@@ -110,8 +110,8 @@ admin = {"clusters": [{"cluster": {"server": "https://198.18.0.1:6443", "certifi
 def before():
     mine.write_text(MINE)
 def work():
-    ensure(mine, "gangplank-lab", outside / "admin", dry=False)
-    ensure(mine, "gangplank-lab", outside / "admin", dry=False)
+    ensure(mine, "gangplank-lab", outside / "admin", lab=folder, dry=False)
+    ensure(mine, "gangplank-lab", outside / "admin", lab=folder, dry=False)
 def whole():
     text = mine.read_text()
     return {"old": text == MINE, "new": "gangplank-lab" in text and text.count("# a comment") == 500}

@@ -158,7 +158,7 @@ def configure(scratch: Path) -> bool:
     if "b" not in json.loads(record.read_text()):
         record_images(record.parent, images)
         changed = True
-    return changed | kubeconfig.ensure(scratch / "user/config", "lab", admin, dry=False, lab=state)
+    return changed | kubeconfig.ensure(scratch / "user/config", "lab", admin, lab=state, dry=False)
 
 
 def contents(scratch: Path) -> dict[int, int]:

@@ -66,3 +66,17 @@ def test_what_every_namespace_has_or_goes_with_another_object_does_not(cluster: 
 def test_kinds_that_may_not_be_listed_keep_it(cluster: Api) -> None:
     cluster.unreadable = {"/api/v1/namespaces/a/pods", "/apis/a.example.com/v2/namespaces/a/toys"}
     assert of_others(Kube(cluster.kubeconfig), "a") == ["those of Pod, Toy, which this account may not list"]
+
+
+def test_a_server_that_does_not_answer_keeps_it(cluster: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an APIService without pods, or a CRD whose conversion webhook is gone."""
+    answer = cluster.answer
+
+    def failing(method: str, where: str, query: str, body: dict[str, Any]) -> tuple[int, bytes]:
+        failed = where in {"/apis/metrics.example.com/v1", "/apis/a.example.com/v2/namespaces/a/toys"}
+        return (503, b'{"message": "no endpoints"}') if failed else answer(method, where, query, body)
+
+    monkeypatch.setattr(cluster, "answer", failing)
+    add(cluster, "/api/v1/configmaps", "mine")
+    unread = "those of Toy, metrics.example.com/v1, whose server does not answer"
+    assert of_others(Kube(cluster.kubeconfig), "a") == ["ConfigMap/mine", unread]
