@@ -20,3 +20,8 @@ def test_each_line_names_a_file_and_has_a_reason(path: Path) -> None:
 
 def test_every_version_of_ansible_has_the_same_lines() -> None:
     assert len({path.read_text() for path in FILES}) == 1
+
+
+def test_every_module_has_a_line() -> None:
+    named = {line.split()[0] for line in FILES[0].read_text().splitlines()}
+    assert {str(path.relative_to(ROOT)) for path in ROOT.glob("plugins/modules/[a-z]*.py")} <= named
