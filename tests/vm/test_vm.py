@@ -69,9 +69,11 @@ def guest() -> Iterator[Guest]:
     folder.mkdir()
     machine = Guest(folder, "bookworm")
     machine.start()
-    machine.do(f"make setup && {INVENTORY} && {PLAY} playbooks/lab.yml")
-    yield machine
-    machine.cut()
+    try:
+        machine.do(f"make setup && {INVENTORY} && {PLAY} playbooks/lab.yml")
+        yield machine
+    finally:
+        machine.cut()
     shutil.rmtree(folder)
 
 
