@@ -123,6 +123,22 @@ def test_c6_packages_and_commands_are_on_the_disk_before_their_marks(tmp_path: P
     assert log.read_text() == f"-f {mark.parent}\n-f .venv\n"
 
 
+@pytest.mark.slow
+def test_packages_in_a_cache_that_cannot_be_written_are_enough(tmp_path: Path) -> None:
+    """As one of an image; here it is only the lock, because root writes to every folder."""
+    pinned, env = index(tmp_path)
+    held = tmp_path / "cache/gangplank/venv/lock"
+    for name in ("first", "second"):
+        folder = checkout(tmp_path / name, "1.0.1")
+        (folder / "requirements.txt").write_text(pinned)
+        command = [folder / "tools/setup-venv", PYTHON]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.endswith(", ansible-core 9.9\n")
+        held.unlink(missing_ok=True)
+        held.mkdir(exist_ok=True)
+
+
 def test_d6_a_run_that_waits_for_another_names_it_and_its_lock(tmp_path: Path) -> None:
     folder, held = checkout(tmp_path / "clone", "1.0.1"), tmp_path / "cache/gangplank/venv/lock"
     held.parent.mkdir(parents=True)
