@@ -23,11 +23,11 @@ from gangplank.processes import process
 from gangplank.wait import late, polls
 from lab.errors import LabError
 from lab.host.files import write
+from lab.host.kubeconfig_text import LISTS, edit, ended, keys, less
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-LISTS = ("clusters", "users", "contexts")
 EMPTY = "apiVersion: v1\nkind: Config\npreferences: {}\nclusters: []\nusers: []\ncontexts: []\n"
 NULLS = (None, "", "~", "null", "Null", "NULL")
 LOCK_S = 10.0
@@ -64,7 +64,7 @@ def read(path: Path) -> str:
     with contextlib.suppress(yaml.YAMLError):
         node = yaml.compose(text, yaml.BaseLoader)
         if node is None or (isinstance(node, yaml.ScalarNode) and not (node.value or node.style)):
-            return _ended(text) + EMPTY
+            return ended(text) + EMPTY
     return text
 
 
@@ -133,126 +133,6 @@ def merge(
     if not new and content.get("current-context") == name:
         result["current-context"] = ""
     return result
-
-
-def edit(text: str, content: dict[str, Any], after: dict[str, Any]) -> str:
-    """The text with only the lines changed in which `after` differs from its `content`."""
-    for part in LISTS:
-        old, new = content.get(part) or [], after.get(part) or []
-        for position in reversed([number for number, entry in enumerate(old) if entry not in new]):
-            text = _without_item(text, part, position)
-        for entry in [entry for entry in new if entry not in old]:
-            text = _with_item(text, part, entry)
-    context = after.get("current-context") or ""
-    if context != (content.get("current-context") or ""):
-        text = _with_context(text, context)
-    for key in [key for key in content if key not in after]:
-        text = _without_key(text, key)
-    return text
-
-
-def _keys(text: str) -> list[str]:
-    """The keys of a text that is YAML."""
-    node = yaml.compose(text, yaml.BaseLoader) if text.strip() else None
-    return [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-
-
-def _root(text: str) -> yaml.MappingNode:
-    node = yaml.compose(text, yaml.BaseLoader)
-    if not isinstance(node, yaml.MappingNode):
-        raise yaml.YAMLError("not a mapping")
-    return node
-
-
-def _line_end(text: str, node: yaml.Node) -> int:
-    """Where the line after the node's last character begins; comments below the node are not its own."""
-    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        node = last[1] if isinstance(last, tuple) else last
-    end: int = node.end_mark.index
-    if end and text[end - 1] == "\n":
-        return end
-    newline = text.find("\n", end)
-    return len(text) if newline < 0 else newline + 1
-
-
-def _without_item(text: str, part: str, position: int) -> str:
-    node, colon = _place(text, part)
-    items = node.value
-    start, end = items[position].start_mark.index, items[position].end_mark.index
-    if node.flow_style:
-        if position:
-            start = items[position - 1].end_mark.index
-        elif len(items) > 1:
-            end = items[1].start_mark.index
-        return text[:start] + text[end:]
-    start = text.rindex("\n", 0, text.rindex("-", 0, start + 1)) + 1
-    shorter = text[:start] + text[_line_end(text, items[position]) :]
-    return shorter if len(items) > 1 else f"{shorter[:colon]} []{shorter[colon:]}"
-
-
-def _without_key(text: str, key: str) -> str:
-    for name, value in _root(text).value:
-        if name.value == key:
-            return text[: name.start_mark.index] + text[_line_end(text, value) :]
-    return text
-
-
-def _with_item(text: str, part: str, entry: dict[str, Any]) -> str:
-    root = _root(text)
-    node, colon = _place(text, part)
-    listed = isinstance(node, yaml.SequenceNode) and bool(node.value)
-    if root.flow_style or (listed and node.flow_style):
-        return _with_json(text, root, part, node, entry)
-    indent = " " * node.start_mark.column if listed else ""
-    lines = yaml.safe_dump([entry], sort_keys=False, width=10**6).splitlines()
-    block = "".join(f"{indent}{line}\n" for line in lines)
-    if node is None:
-        return f"{_ended(text)}{part}:\n{block}"
-    if listed:
-        end = _line_end(text, node)
-        return _ended(text[:end]) + block + text[end:]
-    end = max(node.end_mark.index, colon) if node.start_mark.index != node.end_mark.index else colon
-    newline = text.find("\n", end)
-    newline = len(text) if newline < 0 else newline
-    return f"{text[:colon]}{text[end:newline]}\n{block}{text[newline + 1 :]}"
-
-
-def _with_json(text: str, root: yaml.MappingNode, part: str, node: yaml.Node | None, entry: dict[str, Any]) -> str:
-    line = json.dumps(entry)
-    if node is None:
-        end = root.end_mark.index - 1
-        return f'{text[:end]}{", " if root.value else ""}{json.dumps(part)}: [{line}]{text[end:]}'
-    if node.value and isinstance(node, yaml.SequenceNode):
-        end = node.value[-1].end_mark.index
-        return f"{text[:end]}, {line}{text[end:]}"
-    return f"{text[: node.start_mark.index]}[{line}]{text[node.end_mark.index :]}"
-
-
-def _with_context(text: str, name: str) -> str:
-    root = _root(text)
-    node, colon = _place(text, "current-context")
-    value = json.dumps(name) if root.flow_style or not name else name
-    if node is not None:
-        start, end = (node.start_mark.index, node.end_mark.index) if node.end_mark.index > colon else (colon, colon)
-        blank = " " if start == colon else ""
-        return f"{text[:start]}{blank}{value}{text[end:]}"
-    if root.flow_style:
-        end = root.end_mark.index - 1
-        return f'{text[:end]}{", " if root.value else ""}"current-context": {value}{text[end:]}'
-    return f"{_ended(text)}current-context: {value}\n"
-
-
-def _place(text: str, name: str) -> tuple[Any, int]:
-    """The node of a key's value, or None, and the place right after the key's colon."""
-    for key, value in _root(text).value:
-        if key.value == name:
-            return value, text.index(":", key.end_mark.index) + 1
-    return None, 0
-
-
-def _ended(text: str) -> str:
-    return text if not text or text.endswith("\n") else text + "\n"
 
 
 def _lock_of(path: Path) -> Path:
@@ -377,7 +257,7 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
             if change := changed():
                 text, before, after = change
                 if admin and not _has(before, name):
-                    notes[path] = [key for key in KEYS if key not in _keys(_text(path))] if path.exists() else None
+                    notes[path] = [key for key in KEYS if key not in keys(_text(path))] if path.exists() else None
                     _note(lab, notes)
                 _write(path, text, after, added=() if admin else notes.get(path, ()))
     if admin:
@@ -407,17 +287,6 @@ def remove(name: str, lab: Path, *, dry: bool) -> bool:
     return changed
 
 
-def _less(text: str, after: dict[str, Any], added: Collection[str]) -> dict[str, Any]:
-    """A content without the keys that were added and are empty now; one line of JSON, or one with a comment, stays."""
-    root = _root(text)
-    if root.flow_style:
-        return after
-    lines = {key.value: text[key.start_mark.index :].partition("\n")[0] for key, _ in root.value}
-    ours = {key for key in added if "#" not in lines.get(key, "")}
-    left = {key: value for key, value in after.items() if key not in ours or value}
-    return left if left.keys() - ({"apiVersion", "kind"} & ours) else {}
-
-
 def _make_folder(folder: Path) -> None:
     """Make a folder and those above it; each has the owner of the one above from its first moment, not root."""
     if not folder.exists():
@@ -442,7 +311,7 @@ def _write(path: Path, text: str, after: dict[str, Any], *, added: Collection[st
         return
     try:
         content = parse(text, path)
-        result = edit(text, content, after := _less(text, after, added or ()))
+        result = edit(text, content, after := less(text, after, added or ()))
         content = parse(result, path)
     except (yaml.YAMLError, ValueError, LookupError):
         content = {}

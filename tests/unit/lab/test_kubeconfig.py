@@ -17,6 +17,7 @@ import yaml
 from gangplank.processes import process
 from lab.host import kubeconfig
 from lab.host.kubeconfig import KubeconfigError, ensure
+from lab.host.kubeconfig_text import edit
 
 ROOT = Path(__file__).resolve().parents[3]
 MINE = """\
@@ -122,7 +123,7 @@ def test_d8_what_the_user_adds_to_a_file_without_entries_stays(
     ensure(path, "lab", admin, lab=lab, dry=False)
     text = path.read_text()
     mine = {"name": "mine", "cluster": {"server": "https://a.example"}}
-    path.write_text(kubeconfig.edit(text, content := kubeconfig.parse(text, path),
+    path.write_text(edit(text, content := kubeconfig.parse(text, path),
                                     {**content, "clusters": [*content["clusters"], mine]}))  # fmt: skip
     assert ensure(path, "lab", None, lab=lab, dry=False)
     assert kubeconfig.parse(path.read_text(), path)["clusters"] == [mine]
