@@ -105,10 +105,12 @@ def test_images_are_pushed_as_printed_and_a_job_with_the_pull_secret_trains(
         assert "PROVEN" in text
         # The layers are on the nodes, under the image's other name: only the manifest is asked for.
         assert "containerd" in private.clients("trainer", "HEAD")
+        # The name that the nodes have it by is still theirs: nothing asks a registry for that.
+        assert "PROVEN" in lab.playbook("playbooks/train.yml", "-e", job("own", image=trainer))
     finally:
         for item in kube.call("GET", "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs")["items"]:
-            if item["metadata"]["name"] == "secret":
-                lab.kubectl("delete", "jobs.batch.volcano.sh", "secret")
+            if (name := item["metadata"]["name"]) in {"secret", "own"}:
+                lab.kubectl("delete", "jobs.batch.volcano.sh", name)
 
 
 def refusal(lab: Lab, namespace: str) -> str:
