@@ -22,8 +22,22 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 NODE_STAGES = ("node/fast/node-initialize", "node/heartbeat-with-lease/node-heartbeat-with-lease")
-POD_STAGES = ("pod/fast/pod-ready", "pod/fast/pod-delete")
+READY, DELETE = "pod/fast/pod-ready", "pod/fast/pod-delete"
 COMPLETE = "pod/fast/pod-complete"
+# As a kubelet does, a pod that is deleted fails before it goes: a Job may keep it for a while, and its node is free by
+# then. KWOK's own stage leaves it running.
+HELD = {"key": ".metadata.finalizers", "operator": "Exists"}
+FAILED: dict[str, Any] = {
+    "apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "Stage", "metadata": {"name": "pod-failed"},
+    "spec": {
+        "resourceRef": {"apiGroup": "v1", "kind": "Pod"},
+        "selector": {"matchExpressions": [
+            {"key": ".metadata.deletionTimestamp", "operator": "Exists"}, HELD,
+            {"key": ".status.phase", "operator": "In", "values": ["Pending", "Running"]},
+        ]},
+        "next": {"statusTemplate": "phase: Failed\n"},
+    },
+}  # fmt: skip
 KEY = "kwok.x-k8s.io/node"
 TAINT = {"key": KEY, "value": "fake", "effect": "NoSchedule"}
 TOLERATION = {"key": KEY, "operator": "Exists"}
@@ -41,8 +55,12 @@ SETTINGS = {
 
 def stages(folder: Path, lasts: str) -> Iterator[Json]:
     """What nodes and pods do, and when."""
-    for name in (*NODE_STAGES, *POD_STAGES):
+    for name in (*NODE_STAGES, READY):
         yield yaml.safe_load((folder / f"{name}.yaml").read_text())
+    yield FAILED
+    removed = yaml.safe_load((folder / f"{DELETE}.yaml").read_text())
+    removed["spec"]["selector"]["matchExpressions"].append({**HELD, "operator": "DoesNotExist"})
+    yield removed
     if lasts:
         ends = yaml.safe_load((folder / f"{COMPLETE}.yaml").read_text())
         ends["spec"]["delay"] = {"durationFrom": {"expressionFrom": f'.metadata.annotations["{lasts}"]'}}
