@@ -40,6 +40,10 @@ class KubeconfigError(LabError):
     """A file that is not a valid kubeconfig; it is not changed."""
 
 
+class UnreadableError(KubeconfigError):
+    """A file that kubectl cannot read, either."""
+
+
 def user_file() -> Path:
     """The file that kubectl itself would change: the first of $KUBECONFIG, else ~/.kube/config."""
     first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
@@ -73,25 +77,21 @@ def _text(path: Path) -> str:
         return path.read_bytes().decode() if path.exists() else ""
     except (UnicodeDecodeError, OSError) as error:  # PowerShell writes UTF-16
         got = str(error.strerror) if isinstance(error, OSError) else "other bytes than UTF-8"
-        raise KubeconfigError(str(Problem(str(path), got, "a kubeconfig", FIX))) from error
-
-
-class BusyError(KubeconfigError):
-    """Another program changes the file."""
+        raise UnreadableError(str(Problem(str(path), got, "a kubeconfig", FIX))) from error
 
 
 def parse(text: str, path: Path) -> dict[str, Any]:
-    """The content of the file's text, all scalars as they are written; raises KubeconfigError."""
+    """The content of the file's text, all scalars as they are written; raises UnreadableError."""
     try:
         content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506  it makes only strings, lists and mappings
     except yaml.YAMLError as error:
         what = str(error).splitlines()[0]
-        raise KubeconfigError(f"{path}: got {what}, expected YAML. Fix: {FIX}") from error
+        raise UnreadableError(f"{path}: got {what}, expected YAML. Fix: {FIX}") from error
     if isinstance(content, dict):
         content |= {name: [] for name in LISTS if content.get(name) in NULLS}
     lists = [content[name] for name in LISTS] if isinstance(content, dict) else [None]
     if not all(isinstance(items, list) and all(isinstance(item, dict) for item in items) for items in lists):
-        raise KubeconfigError(f"{path}: got other YAML, expected a kubeconfig. Fix: {FIX}")
+        raise UnreadableError(f"{path}: got other YAML, expected a kubeconfig. Fix: {FIX}")
     return dict(content)
 
 
@@ -189,7 +189,7 @@ def locked(path: Path, limit_s: float = LOCK_S) -> Iterator[None]:
                 break
         else:
             fix = f"end the program that changes it, or remove {held}"
-            raise BusyError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
+            raise KubeconfigError(late(str(path), f"{held.name} of another program", "its end", limit_s, fix))
     except OSError as error:  # the disk is full
         error.filename = str(held)
         raise
@@ -271,7 +271,8 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
 def remove(name: str, lab: Path, *, dry: bool) -> bool:
     """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change.
 
-    Raises KubeconfigError, with all files that cannot be changed, once the others are.
+    Raises KubeconfigError, with all files that cannot be changed, once the others are. One that nobody can read, and
+    that is not noted, has no context.
     """
     notes, changed, problems = noted(lab), False, list[str]()
     for path in dict.fromkeys([*notes, place(user_file())]):
@@ -280,7 +281,7 @@ def remove(name: str, lab: Path, *, dry: bool) -> bool:
         try:
             changed |= ensure(path, name, None, lab=lab, dry=dry)
         except KubeconfigError as error:
-            if path in notes or isinstance(error, BusyError):  # what no program can read has no context, either
+            if path in notes or not isinstance(error, UnreadableError):
                 problems.append(str(error))
     if problems:
         raise KubeconfigError("\n".join(problems))

@@ -37,7 +37,7 @@ ours:
   type: bool
   returned: always
 kept_by:
-  description: The objects, as Kind/name. The last entry names kinds that the account may not list, if there are any.
+  description: The objects, as Kind/name. The last entries name kinds that could not be listed, and why.
   type: list
   elements: str
   returned: always

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from gangplank.wait import polls
 from lab.build import cache, go_toolchain, versions
 from lab.build import parts as builder
 from tests.support.processes import descendants
+from tests.support.teams_live import until
 
 ROOT = Path(__file__).resolve().parents[2]
 # lab.build.parts with one tiny part; its node has no root file system.
@@ -233,12 +233,12 @@ def test_of_the_users_file_of_settings_the_proxy_alone_counts(tmp_path: Path, mo
 
 
 STORE = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from lab.build import image_store
 with image_store._containerd(Path(sys.argv[1]), Path(sys.argv[2])):
     Path(sys.argv[3]).touch()
-    time.sleep(600)
+    signal.pause()
 """
 
 
@@ -247,14 +247,8 @@ def test_d15_a_killed_build_of_an_image_store_leaves_no_containerd(tmp_path: Pat
     binaries = builder.build(["containerd"], print, roots=())["bin"]["containerd"]
     command = [sys.executable, "-c", STORE, str(root), binaries, str(ready)]
     with subprocess.Popen(command, cwd=ROOT) as build:
-        for _ in polls(60, 0.1):
-            if ready.exists():
-                break
+        until(ready.exists, "its containerd answers", 60)
         started = descendants(build.pid)
         build.kill()
-    assert ready.exists()
     assert started
-    for _ in polls(10, 0.1):
-        if not any(Path(f"/proc/{pid}").exists() for pid in started):
-            return
-    raise AssertionError(f"still there: {started}")
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all of it has ended", 10)

@@ -259,12 +259,12 @@ def content(path: Path) -> str:
     return without_keys(path.read_text(errors="replace")) if path.is_file() and path.name != lock.NAME else ""
 
 
-def left_behind(kube: Kube) -> dict[str, Any]:
+def left_behind(kube: Kube, pods: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a run might leave in the cluster: the Leases of its locks, and pods that no other object owns."""
     leases = [item["metadata"]["name"] for item in kube.call("GET", "/apis/coordination.k8s.io/v1/leases")["items"]]
-    pods = [item["metadata"] for item in kube.items("v1", "Pod")]
+    metas = [pod["metadata"] for pod in pods]
     return {"locks": sorted(name for name in leases if name.startswith("gangplank")),
-            "pods without an owner": sorted(meta["name"] for meta in pods if not meta.get("ownerReferences"))}
+            "pods without an owner": sorted(meta["name"] for meta in metas if not meta.get("ownerReferences"))}
 
 
 def counted(programs: Collection[str]) -> list[str]:
@@ -281,23 +281,21 @@ def settled(kube: Kube) -> dict[str, Any]:
     """The objects, once every pod runs or has ended, and controllers write no more: no playbook waits for all of it."""
     waiting, before = list[str](), dict[str, Any]()
     for _ in polls(SETTLED_S, 0.5):
-        waiting = [pod["metadata"]["name"] for pod in kube.items("v1", "Pod") if not runs(pod)] + unready(kube)
-        now = objects(kube) | left_behind(kube)
+        pods = kube.items("v1", "Pod")
+        now = objects(kube) | left_behind(kube, pods)
+        waiting = [pod["metadata"]["name"] for pod in pods if not runs(pod)] + unready(now)
         if not waiting and now == before:
             return now
         before = now
     raise AssertionError(f"the cluster does not settle in {SETTLED_S:.0f} s: {waiting or 'its objects change'}")
 
 
-def unready(kube: Kube) -> list[str]:
+def unready(cluster: dict[str, Any]) -> list[str]:
     """Nodes that the cluster does not use yet, and namespaces without the account that each gets."""
-    nodes = kube.call("GET", "/api/v1/nodes")["items"]
-    keys = {node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints") or []] for node in nodes}
-    new = [name for name, own in keys.items() if any(key.startswith("node.kubernetes.io/") for key in own)]
-    accounts = kube.call("GET", "/api/v1/serviceaccounts")["items"]
-    served = {item["metadata"]["namespace"] for item in accounts if item["metadata"]["name"] == "default"}
-    spaces = {item["metadata"]["name"] for item in kube.call("GET", "/api/v1/namespaces")["items"]}
-    return [*new, *sorted(spaces - served)]
+    nodes = {key: item["spec"].get("taints") or [] for key, item in cluster.items() if key.startswith("/api/v1/nodes ")}
+    new = [key for key, taints in nodes.items() if any(one["key"].startswith("node.kubernetes.io/") for one in taints)]
+    spaces = [key.rpartition("/")[2] for key in cluster if key.startswith("/api/v1/namespaces ")]
+    return new + [space for space in spaces if f"/api/v1/serviceaccounts {space}/default" not in cluster]
 
 
 def runs(pod: dict[str, Any]) -> bool:

@@ -214,6 +214,18 @@ def test_d8_a_file_that_cannot_be_read_keeps_the_context_in_no_other(
     assert kubeconfig.noted(lab) == {}
 
 
+def test_d8_a_context_that_cannot_be_removed_is_said_also_of_a_file_without_a_note(
+    tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    path.write_text("x: &a\n- name: lab\n  cluster: {}\nclusters: *a\nkind: Config\n")
+    before = path.read_bytes()
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(KubeconfigError, match="got YAML with anchors"):
+        kubeconfig.remove("lab", lab, dry=False)
+    assert path.read_bytes() == before
+
+
 def test_d8_the_labs_own_file_stays_until_the_lab_goes(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = lab / "admin.kubeconfig"
     own.write_text(MINE.replace("name: a\n", "name: lab\n"))
