@@ -20,6 +20,8 @@ from lab.host.processes import kill_members
 POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
+SPAWN_ERROR = 50  # supervisor.xmlrpc.Faults
+ENDED_AT_ONCE = "Exited too quickly"  # how its `spawnerr` begins if the program was started; supervisord tries it again
 STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
 SEE_LOG = "correct what logs/supervisord.log in the lab's folder reports, then run it again"
 ANSWER_S = 15.0  # supervisord starts and reads in milliseconds; to end a program, it waits for stopwaitsecs
@@ -175,15 +177,25 @@ def _apply(server: Any) -> dict[str, list[str]]:
     revived = []
     for process in server.getAllProcessInfo():
         if process["statename"] in DOWN and process["name"] not in [*added, *changed]:
-            try:
-                if process["statename"] == "BACKOFF":  # which counts as running
-                    server.stopProcess(process["name"])
-                server.startProcess(process["name"], False)
-            except xmlrpc.client.Fault as fault:
-                if fault.faultCode not in BY_ITSELF:
-                    raise
+            _revive(server, process["name"], process["statename"])
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}
+
+
+def _revive(server: Any, name: str, state: str) -> None:
+    """Start a program that does not run; one that ends at once again stays with supervisord, which retries it."""
+    try:
+        if state == "BACKOFF":  # which counts as running
+            server.stopProcess(name)
+        server.startProcess(name, False)
+    except xmlrpc.client.Fault as fault:
+        if fault.faultCode in BY_ITSELF:
+            return
+        if fault.faultCode != SPAWN_ERROR:
+            raise
+        error = str(server.getProcessInfo(name)["spawnerr"])
+        if error and not error.startswith(ENDED_AT_ONCE):
+            raise xmlrpc.client.Fault(SPAWN_ERROR, f"{name}: {error}") from fault
 
 
 def start_times(socket: Path, program: str) -> dict[str, float]:

@@ -48,12 +48,20 @@ class Popen(subprocess.Popen):
 
 subprocess.Popen = Popen
 """
+# supervisord, each time that it looks for programs that ended, is as late as on a busy machine.
+BUSY = """
+from lab.host import supervisor
+
+late = "import time; reap = supervisord.Supervisor.reap; "
+late += "supervisord.Supervisor.reap = lambda self, **options: (time.sleep(0.2), reap(self, **options))[1]\\n"
+supervisor.START = supervisor.START.replace("supervisord.main", late + "supervisord.main")
+"""
 
 
 def ensure(script: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run a script as the run that starts supervisord, which outlives it."""
     command = [sys.executable, "-c", script, *map(str, words)]
-    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False, timeout=DEADLINE_S)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
 
 
 @pytest.fixture
@@ -104,18 +112,33 @@ def wait(state: str, socket: Path) -> dict[str, Any]:
     return pytest.fail(f"it is {program}, expected {state} within {DEADLINE_S} s")
 
 
+@pytest.mark.parametrize("machine", ["", BUSY], ids=["idle", "busy"])
 def test_d11_a_program_that_ends_at_once_is_started_after_growing_pauses_until_the_next_run(
-    tmp_path: Path, own_cgroup: str
+    tmp_path: Path, own_cgroup: str, machine: str
 ) -> None:
     crashes = f"sh -c 'test -e {tmp_path}/repaired && exec sleep 900'"
     config, socket = configure(tmp_path, crashes=crashes), tmp_path / "socket"
-    assert ensure(START, own_cgroup, config, socket).returncode == 0
+    assert ensure(machine + START, own_cgroup, config, socket).returncode == 0
     assert wait("BACKOFF", socket)["spawnerr"] == "Exited too quickly (process log may have details)"
+    again = ensure(START, own_cgroup, config, socket)
+    assert json.loads(again.stdout)["revived"] == ["crashes"], "it may have ended once more before supervisord looks"
+    wait("BACKOFF", socket)
     (tmp_path / "repaired").touch()
     wait("BACKOFF", socket)
     again = ensure(START, own_cgroup, config, socket)
     assert json.loads(again.stdout)["revived"] == ["crashes"], "the next run does not wait for the end of the pause"
     wait("RUNNING", socket)
+
+
+def test_d11_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_path: Path, own_cgroup: str) -> None:
+    config, socket = configure(tmp_path, crashes="false"), tmp_path / "socket"
+    assert ensure(START, own_cgroup, config, socket).returncode == 0
+    wait("BACKOFF", socket)
+    log = tmp_path / "logs/crashes.log"
+    log.unlink()
+    log.mkdir()
+    again = ensure(START, own_cgroup, config, socket)
+    assert "supervisord: got crashes: unknown error making dispatchers for 'crashes': EISDIR" in again.stderr
 
 
 def test_d15_a_supervisord_whose_maker_was_killed_right_after_its_start_is_in_the_cgroup(
