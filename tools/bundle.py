@@ -21,6 +21,7 @@ from typing import Any
 import yaml
 
 from gangplank import __version__
+from gangplank.disk import rename
 from gangplank.errors import Problem
 from lab.build.parts import build
 from lab.build.unpack import unpack
@@ -147,7 +148,7 @@ def main(words: list[str]) -> int:
             write(wanted, folder)
             with tarfile.open(Path(draft, "bundle.tar"), "w", format=tarfile.PAX_FORMAT) as archive:
                 archive.add(folder, NAME)
-            shutil.move(Path(draft, "bundle.tar"), OUT / f"{NAME}.tar")
+            rename(Path(draft, "bundle.tar"), OUT / f"{NAME}.tar")
     except (DistError, PartError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -25,6 +25,7 @@ from typing import Any
 import yaml
 
 from gangplank import __version__
+from gangplank.disk import discard, rename
 from gangplank.errors import Problem
 from gangplank.jobs import schema
 from lab.build.parts import build
@@ -184,8 +185,8 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     else:
-        shutil.rmtree(OUT, ignore_errors=True)
-        draft.rename(OUT)
+        discard(OUT)
+        rename(draft, OUT)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print((OUT / SUMS).read_text(), end="")

@@ -28,8 +28,11 @@ def notes(home: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
                 path.unlink()
 
 
-def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
-    """Write down which archives and which image store this checkout uses; of other parts, what it used before."""
+def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
+    """Write down which archives and which image store this checkout uses; of other parts, what it used before.
+
+    Returns whether that is written only now.
+    """
     path = home / NOTES / f"{digest_of(str(checkout))}.json"
     before: dict[str, Any] = next((content for at, content in notes(home) if at == path), {"uses": {}})
     folders = {Path(image["archive"]).parent for image in result["images"]}
@@ -38,10 +41,12 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> None:
         uses["the store"] = f"stores/{Path(result['store']).name}"
     content = {"checkout": str(checkout), "uses": {**before["uses"], **uses}}
     if content == before and path.exists():
-        return
+        return False
     with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, json.dumps(content).encode(), 0o600)
+        return True
+    return False
 
 
 def used_by_others(home: Path, checkout: Path = CHECKOUT) -> set[Path]:

@@ -60,12 +60,14 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
     return dict(os.environ) | {"XDG_CACHE_HOME": str(folder / "cache")} | {"PYTHONDONTWRITEBYTECODE": "1"} | more
 
 
-def command(folder: Path, module: str = OURS) -> list[str]:
-    return [sys.executable, "-c", BUILD, str(folder), module]
+def command(folder: Path, module: str = OURS, first: str = "") -> list[str]:
+    return [sys.executable, "-c", first + BUILD, str(folder), module]
 
 
-def run(folder: Path, module: str = OURS, before: str = "", **more: str) -> subprocess.CompletedProcess[str]:
-    argv = command(folder, module)
+def run(
+    folder: Path, module: str = OURS, before: str = "", first: str = "", **more: str
+) -> subprocess.CompletedProcess[str]:
+    argv = command(folder, module, first)
     if before:
         argv = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", before + '\nexec "$@"', "sh", *argv]
     return subprocess.run(
@@ -87,6 +89,27 @@ def test_a_tiny_part_is_built_once(tiny: Path) -> None:
     again = run(tiny)
     assert (again.returncode, again.stderr) == (0, "")
     assert sorted(path.name for path in binary.parents[1].iterdir()) == ["bin", "digests.json"]
+
+
+# Another checkout's build, which cannot read this checkout's note yet, removes what that will name.
+SWEPT = """
+import shutil
+from lab.build import parts
+def note(home, result, write=parts.note):
+    if not result["built"]:
+        shutil.rmtree(home / "parts")
+    return write(home, result)
+parts.note = note
+"""
+
+
+def test_d15_what_another_build_removes_before_this_one_says_that_it_uses_it_is_built_again(tiny: Path) -> None:
+    assert run(tiny).returncode == 0
+    (folder,) = parts(tiny)
+    shutil.rmtree(tiny / "cache/gangplank/checkouts")
+    done = run(tiny, first=SWEPT)
+    assert done.returncode == 0, done.stderr
+    assert parts(tiny) == [folder]
 
 
 def lock_with(folder: Path, digest: str) -> Path:
