@@ -3,10 +3,10 @@
 # What `make test` does on 2 cores, and the minutes of each part alone. Cold caches add 25 minutes of builds before it:
 # Go modules, Debian roots, images (lab/), into the user's cache.
 #   make on-lab, which mostly waits for a cluster:
-#     molecule           14  default, gpu, indexed, pytorchjob and teams, one after the other in the same lab
+#     molecule           12  default, gpu, pytorchjob and teams, one after the other in the same lab
 #     tests/lab           6  builds, nodes and their programs
 #     users' scripts      2  tests/cluster: actions, a broken API, five that are not proven, scripts; all in one lab from here
-#     guides              4  tests/guides: a short part of each; without the guides they are skipped
+#     guides              3  tests/guides: a short part of each; without the guides they are skipped
 #     faults              4  tests/cluster: a sample of two faults of a cluster, and of kills of a playbook
 #     the lab's promises  5  tests/cluster/test_lab.py and test_hardening.py
 #   make without-lab, beside it:
@@ -91,7 +91,7 @@ check: setup ## lint, and the quick tests that need nothing: no root, no network
 unit: setup
 	PYTHONDONTWRITEBYTECODE= .venv/bin/pytest $(if $(ALL)$(GANGPLANK_FULL),,-m "not slow") -n 2 --dist loadfile tests/unit tests/golden tests/repository
 
-SCENARIOS ?= default gpu indexed pytorchjob teams
+SCENARIOS ?= default gpu pytorchjob teams
 .PHONY: molecule
 molecule: setup ## scenarios in one lab: the whole stack comes up, and training finishes (SCENARIOS="default gpu", or all)
 	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
@@ -107,7 +107,7 @@ TESTS ?= $(WITHOUT_LAB) tests/lab tests/cluster/test_actions.py tests/cluster/te
 	tests/cluster/test_playbook_kills.py::test_d6_site_and_uninstall_killed_at_a_point_converge \
 	tests/guides/test_flyte.py::test_our_job_is_the_pages_task tests/guides/test_flyte.py::test_the_task_is_accepted_by_the_cluster \
 	tests/guides/test_study.py::test_the_job_is_accepted_as_it_is_printed \
-	tests/guides/test_tencent.py::test_the_operator_runs_in_its_own_namespace \
+	tests/guides/test_tencent.py::test_the_tag_that_the_page_has_is_refused \
 	tests/guides/test_volcano_site.py::test_the_example_trains tests/guides/test_vsphere.py::test_the_operator_is_verified \
 	tests/guides/test_vsphere.py::test_an_indented_end_ends_nothing tests/guides/test_vsphere.py::test_the_job_is_accepted_as_it_is_printed
 .PHONY: pytest
