@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import importlib.util
 import re
 import subprocess
@@ -150,13 +151,11 @@ for step in range(4):
 print("it has trained", flush=True)
 """
 HANGS = """
-import os
 import time
 
 import torch
 import torch.distributed as dist
 
-os.environ["GANGPLANK_STUCK_S"] = "8"  # two minutes are long for a test
 dist.init_process_group("gloo")
 if dist.get_rank() == 1:
     time.sleep(40)
@@ -460,16 +459,19 @@ def test_a_script_that_uses_the_group_before_it_joins_is_told_what_to_call(names
 
 @pytest.mark.parametrize("backend", EVERY)
 def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(
-        namespace: str, tmp_path: Path, backend: str) -> None:
+        lab: Lab, namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
+    patience = {"GANGPLANK_STUCK_S": "8"}  # two minutes are long for a test
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "patience"}, "stringData": patience}
+    lab.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(secret))
     name = f"hangs-{uuid.uuid4().hex[:6]}"
-    words = ("hangs.py", "--workers", "2", "--backend", backend, "--name", name)
+    words = ("hangs.py", "--workers", "2", "--backend", backend, "--secret", "patience", "--name", name)
     code, out, err = end(start(tmp_path, namespace, "run", *words))
     assert code == 0, err
     messages = [line for line in err.splitlines() if "no step and no exchange for" in line]
     assert 0 < len(messages) <= 3, f"after 8 s, 16 s and 32 s, and not for each rank: {err}"
-    waiting = "ranks 0, 2 are at hangs.py:12, in <module>: dist.all_reduce(torch.ones(1))"
-    assert any(waiting in line and "rank 1 is at hangs.py:11, in <module>: time.sleep(40)" in line
+    waiting = "ranks 0, 2 are at hangs.py:10, in <module>: dist.all_reduce(torch.ones(1))"
+    assert any(waiting in line and "rank 1 is at hangs.py:9, in <module>: time.sleep(40)" in line
                for line in messages), err
     assert "gangplank: rank" not in out, "not once more for each rank"
     assert end(start(tmp_path, namespace, "delete", name))[0] == 0
