@@ -457,31 +457,56 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
         lab.wait(f"{node} is back", lambda: node in lab.ready(), 180)
 
 
-# It asks for nothing and takes what the limit leaves, and more.
-HOG = "import time; taken = bytearray(700 << 20); time.sleep(60)"
 ROOM = 300 << 20
 
 
-@fault("pods over the node's memory limit", hold_s=20)
-def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    node = worker_node(jobs)
+@contextmanager
+def short_of_memory(lab: Lab, node: str, script: str, resources: Json) -> Iterator[None]:
+    """A node whose pods may take little more than they have, and a pod that takes it."""
     version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
     pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
     limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
     used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
-    spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "hog", "image": TRAINER, "command": ["python3", "-c", HOG]}]}  # fmt: skip
+    container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", script], "resources": resources}
+    spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hog", "namespace": NAMESPACE}, "spec": spec}
     try:
         lab.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-        lab.wait("the hog is killed for its memory", lambda: lab.get("pod", "hog", "-n", NAMESPACE)["status"][
-            "containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
         yield
     finally:
         limit.write_text(before)
         lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
+
+
+@fault("pods over the node's memory limit", hold_s=20)
+def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    script = "import time; taken = bytearray(700 << 20); time.sleep(60)"
+    with short_of_memory(lab, worker_node(jobs), script, {}):  # which the kernel kills first: it asks for nothing
+        lab.wait("the hog is killed for its memory", lambda: lab.get("pod", "hog", "-n", NAMESPACE)["status"][
+            "containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
+        yield
+
+
+def was_short_of_memory(job: Job) -> bool:
+    """Whether the kubelet says so of a container of a job's worker, in a pod that it restarts in place."""
+    statuses = job.pod("worker").get("status", {}).get("containerStatuses", [])
+    ends = [status.get(key, {}).get("terminated", {}) for status in statuses for key in ("state", "lastState")]
+    return any(end.get("reason") == "OOMKilled" for end in ends)
+
+
+@fault("ranks killed for the node's memory")
+def _ranks_killed(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
+    ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), 60) for each in jobs]
+    script = "import time\ntaken = []\nwhile True: taken.append(bytearray(2 << 20)); time.sleep(0.02)"
+    guaranteed = {"limits": {"cpu": "1", "memory": "2Gi"}}  # the kernel kills pods without such limits before it
+    with short_of_memory(lab, worker_node(jobs), script, guaranteed):
+        lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60)
+        hog = lab.get("pod", "hog", "-n", NAMESPACE)
+        assert hog["status"]["phase"] == "Running", hog["status"]
+    lab.wait("the kernel's reason", functools.partial(was_short_of_memory, jobs[BACKENDS.index("indexed")]), 60)
+    yield
 
 
 # libfaketime, in every process of the jobs; in a pod with the file, clocks differ by what that says.

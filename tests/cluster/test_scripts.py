@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import importlib.util
+import json
 import re
 import subprocess
 import threading
