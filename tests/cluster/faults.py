@@ -458,18 +458,19 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
 
 
 ROOM = 300 << 20
+HOG = "import time\ntaken = []\nwhile True: taken.append(bytearray(2 << 20)); time.sleep(0.02)"
 
 
 @contextmanager
-def short_of_memory(lab: Lab, node: str, script: str, resources: Json) -> Iterator[None]:
-    """A node whose pods may take little more than they have, and a pod that takes it."""
+def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[None]:
+    """A node whose pods may take little more than they have, and a pod that takes more and more."""
     version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
     pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
     limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
     used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
-    container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", script], "resources": resources}
+    container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", HOG], "resources": resources}
     spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hog", "namespace": NAMESPACE}, "spec": spec}
     try:
@@ -482,8 +483,7 @@ def short_of_memory(lab: Lab, node: str, script: str, resources: Json) -> Iterat
 
 @fault("pods over the node's memory limit", hold_s=20)
 def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    script = "import time; taken = bytearray(700 << 20); time.sleep(60)"
-    with short_of_memory(lab, worker_node(jobs), script, {}):  # which the kernel kills first: it asks for nothing
+    with short_of_memory(lab, worker_node(jobs), {}):  # which the kernel kills first: it asks for nothing
         lab.wait("the hog is killed for its memory", lambda: lab.get("pod", "hog", "-n", NAMESPACE)["status"][
             "containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
         yield
@@ -499,9 +499,8 @@ def was_short_of_memory(job: Job) -> bool:
 @fault("ranks killed for the node's memory")
 def _ranks_killed(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), 60) for each in jobs]
-    script = "import time\ntaken = []\nwhile True: taken.append(bytearray(2 << 20)); time.sleep(0.02)"
-    guaranteed = {"limits": {"cpu": "1", "memory": "2Gi"}}  # the kernel kills pods without such limits before it
-    with short_of_memory(lab, worker_node(jobs), script, guaranteed):
+    guaranteed = {"limits": {"cpu": "1", "memory": "3Gi"}}  # the kernel kills pods without such limits before it
+    with short_of_memory(lab, worker_node(jobs), guaranteed):
         lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60)
         hog = lab.get("pod", "hog", "-n", NAMESPACE)
         assert hog["status"]["phase"] == "Running", hog["status"]
