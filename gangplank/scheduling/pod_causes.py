@@ -335,12 +335,11 @@ def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
             return
     for pod in pods:
         for one in statuses(pod):
-            ends = [(one.get(key) or {}).get("terminated") or {} for key in ("state", "lastState")]
-            if any(end.get("reason") == "OOMKilled" for end in ends):
-                limit = _memory_limit(pod, one["name"])
-                what = f"its limit of {limit} memory" if limit else "the memory that it may have"
-                fix = "raise resources.memory in the job, or make a rank use less"
-                yield Cause("memory", f"{pod['metadata']['name']} used more than {what}", ("OOMKilled",), fix)
+            ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
+            newest: Json = next(filter(None, ends), {})
+            # On cgroup v1, once a node was short of memory, any container there that ends, well too, has this reason.
+            if newest.get("reason") == "OOMKilled" and newest.get("exitCode"):
+                yield _memory(pod, _memory_limit(pod, one["name"]))
                 return
     if DEADLINE.search(reason_of_job):
         evidence = (f"the job says: {reason_of_job}",)
@@ -352,6 +351,16 @@ def unreplaced(pods: Iterable[Json]) -> list[Json]:
     phases = [(pod, _phase(pod)) for pod in pods]
     running = {rank(pod) for pod, phase in phases if phase in {"Running", "Succeeded"}}
     return [pod for pod, phase in phases if phase == "Failed" and rank(pod) not in running]
+
+
+def _memory(pod: Json, limit: str) -> Cause:
+    name = pod["metadata"]["name"]
+    if limit:
+        fix = "raise resources.memory in the job, or make a rank use less"
+        return Cause("memory", f"{name} used more than its limit of {limit} memory", ("OOMKilled",), fix)
+    fix = "set resources.memory to what a rank uses, so that its node keeps as much for it"
+    what = f"{name} has no memory limit, and was killed as its node had too little memory for all pods"
+    return Cause("memory", what, ("OOMKilled",), fix)
 
 
 def _memory_limit(pod: Json, name: str) -> str:

@@ -181,6 +181,17 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
     "memory": (situation(
         ended="failed", pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 137})]),)
     ), "memory"),
+    "not memory, as it ended well on a node that was short of it": (situation(
+        ended="failed", failure=Failure("digits-1", "Error, exit code 7"),
+        pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 0})]),),
+    ), "failed"),
+    "not memory, as that ended an earlier attempt": (situation(
+        ended="failed", failure=Failure("digits-0", "Error, exit code 7"),
+        pods=(own(containerStatuses=[{
+            **container(terminated={"reason": "Error", "exitCode": 7}),
+            "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+        }]),),
+    ), "failed"),
     "deadline": (situation(ended="failed", pods=(own(phase="Failed", reason="DeadlineExceeded"),)), "deadline"),
     "exit code": (situation(ended="failed", failure=Failure("rank 2 (digits-2)", "exit code 7", ("last",))), "failed"),
     "crash loop": (situation(pods=running(own(containerStatuses=[CRASHED]))), "crash"),
