@@ -21,7 +21,7 @@ POLL_S = 0.05
 DOWN = ("STOPPED", "EXITED", "FATAL", "BACKOFF")  # BACKOFF: it ended at once, and the pauses before it grow
 BY_ITSELF = (60, 70)  # supervisor.xmlrpc.Faults ALREADY_STARTED and NOT_RUNNING: it was started, or ended, meanwhile
 SPAWN_ERROR = 50  # supervisor.xmlrpc.Faults
-ENDED_AT_ONCE = "Exited too quickly"  # how its `spawnerr` begins if the program was started; supervisord tries it again
+ENDED = ("Exited too quickly", "Bad exit code")  # how `spawnerr` begins if the program ran: supervisord tries it again
 STILL_RUNNING = 91  # supervisor.xmlrpc.Faults
 SEE_LOG = "correct what logs/supervisord.log in the lab's folder reports, then run it again"
 ANSWER_S = 15.0  # supervisord starts and reads in milliseconds; to end a program, it waits for stopwaitsecs
@@ -194,7 +194,7 @@ def _revive(server: Any, name: str, state: str) -> None:
         if fault.faultCode != SPAWN_ERROR:
             raise
         error = str(server.getProcessInfo(name)["spawnerr"])
-        if error and not error.startswith(ENDED_AT_ONCE):
+        if error and not error.startswith(ENDED):
             raise xmlrpc.client.Fault(SPAWN_ERROR, f"{name}: {error}") from fault
 
 
