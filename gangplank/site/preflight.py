@@ -280,10 +280,13 @@ def gpus(facts: Facts, wanted: Wanted) -> Check:
     nodes = [node for node in facts.nodes if GPU_NODES & (node["metadata"].get("labels") or {}).keys()]
     publishing = publishers(facts.slices or ())
     having = publishing if wanted.by_claim else {node["metadata"]["name"] for node in nodes if _gpus_of(node)}
-    without = [name for node in nodes if (name := node["metadata"]["name"]) not in having]
+    without = {name: node for node in nodes if (name := node["metadata"]["name"]) not in having}
     if others and without and component not in wanted.releases:
         fix = "playbooks/gpu_nodes.yml reports what they lack: driver, container toolkit, runtime"
-        return Check("gpus", problems=(Problem("GPU nodes", f"no devices on {listed(without)}", "some on each", fix),))
+        problem = Problem("GPU nodes", f"no devices on {listed([*without])}", "some on each", fix)
+        # A kubelet that has just restarted has none of a resource until its plugin registers again.
+        restarted = all(any(map(is_gpu, _allocatable(node))) for node in without.values())
+        return Check("gpus", problems=(problem,), starting=restarted)
     return Check("gpus", f"{counted(len(nodes), 'node')} with a label of GPU nodes")
 
 

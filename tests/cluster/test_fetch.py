@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -142,8 +143,9 @@ def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
     here, there = tmp_path / "here", tmp_path / "there"
     command = [str(ROOT / ".venv/bin/gangplank"), "fetch", NAME, "-n", TEAM, "--kubeconfig", member("bob")]
 
-    def kill(number: signal.Signals, folder: Path) -> None:
-        """End a command as soon as its first piece has arrived; the pod has six more to send."""
+    def killed(number: signal.Signals, folder: Path) -> bool:
+        """End a command as soon as its first piece has arrived, of seven; whether it had not ended by itself."""
+        shutil.rmtree(folder, ignore_errors=True)
         parts = folder / PARTS
         process = subprocess.Popen([*command, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         end = time.monotonic() + 120
@@ -152,7 +154,12 @@ def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
             time.sleep(0.02)
         process.send_signal(number)
         process.communicate(timeout=60)
-        assert process.returncode != 0, "it was killed before its end"
+        return process.returncode != 0
+
+    def kill(number: signal.Signals, folder: Path) -> None:
+        """End a command before its end; on a busy machine the signal may come too late."""
+        assert any(killed(number, folder) for _ in range(5)), "it was killed before its end"
+        parts = folder / PARTS
         assert 0 < sum(path.stat().st_size for path in parts.glob("*")) < 40 * 2**20
         assert "weights.bin" not in contents(folder), "a part is not taken for the file"
 

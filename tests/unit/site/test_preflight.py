@@ -435,6 +435,8 @@ def test_knows_the_defaults_of_the_roles(name: str) -> None:
         ({"nodes": [node(spec=TAINT)]}, {"room"}),
         ({"pods": [{"spec": {"nodeName": "a"}}] * 110}, set()),  # full, which does not pass by itself
         ({"version": "v1.29.0"}, set()),
+        ({"nodes": [gpu_node(**{"nvidia.com/gpu": "0"})], "workloads": [program(PLUGIN)]}, {"gpus"}),
+        ({"nodes": [gpu_node()], "workloads": [program(PLUGIN)]}, set()),
         ({"pod_refusal": 'pods "a" is forbidden: serviceaccount "default" not found'}, {"pods"}),
         ({"pod_refusal": 'pods "a" is forbidden: violates PodSecurity'}, set()),
     ],
