@@ -35,11 +35,13 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
     """
     path = home / NOTES / f"{digest_of(str(checkout))}.json"
     before: dict[str, Any] = next((content for at, content in notes(home) if at == path), {"uses": {}})
-    folders = {Path(image["archive"]).parent for image in result["images"]}
-    uses = {folder.name.rpartition("-")[0]: f"images/{folder.name}" for folder in folders}
+    places = {f"images/{Path(image['archive']).parent.name}" for image in result["images"]}
+    parts = {_part(place) for place in places}  # of which several may have several images
+    uses = {key: place for key, place in before["uses"].items() if _part(place) not in parts}
+    uses |= {place: place for place in sorted(places)}
     if "store" in result:
         uses["the store"] = f"stores/{Path(result['store']).name}"
-    content = {"checkout": str(checkout), "uses": {**before["uses"], **uses}}
+    content = {"checkout": str(checkout), "uses": uses}
     if content == before and path.exists():
         return False
     with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
@@ -47,6 +49,11 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
         write(path, json.dumps(content).encode(), 0o600)
         return True
     return False
+
+
+def _part(place: str) -> str:
+    """The part that has an image at a place; "" for a store."""
+    return place.removeprefix("images/").rpartition("-")[0]
 
 
 def used_by_others(home: Path, checkout: Path = CHECKOUT) -> set[Path]:

@@ -254,10 +254,8 @@ def build(names: list[str], say: Say, *, roots: tuple[str, ...] = ("node",), dry
     result = _make(names, roots, Workshop(home, pins, say, dry=True))
     if dry:
         return result
-    if not result["built"] and note(home, result):
-        # A build of another checkout may have removed images before it could read this note.
-        result = _make(names, roots, Workshop(home, pins, say, dry=True))
-    if result["built"]:
+    # What is used from now on may be removed by a build of another checkout that could not read the note yet.
+    if result["built"] or note(home, result):
         with one_at_a_time(home, say):
             shop = Workshop(home, pins, say, dry=False)
             shop.plan(names, roots)

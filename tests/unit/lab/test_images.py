@@ -390,10 +390,28 @@ def test_what_another_checkout_uses_stays_until_it_uses_something_else_or_is_gon
     assert sweep() == "ab"
     note(tmp_path, {"images": []}, other)  # a build of other parts
     assert sweep() == "ab"
+    assert not note(tmp_path, {"images": []}, other), "it says the same"
     (tmp_path / "checkouts/half.json").write_text("{")
     use(other, "a")
     assert sweep() == "a"
     assert tmp_path / "stores/1" in used_by_others(tmp_path, mine)
+
+
+def test_d15_each_image_of_a_part_stays_while_another_checkout_uses_it(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "lab").mkdir(parents=True)
+    (other / "lab/versions.yml").touch()
+    folders = [tmp_path / "images" / f"volcano-{key * 16}" for key in "abc"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    images = [{"archive": str(folder / "image.tar")} for folder in folders]
+    assert note(tmp_path, {"images": images[:2]}, other)
+    assert not note(tmp_path, {"images": images[1::-1]}, other)
+    sweep_images(tmp_path, ["volcano"], [])
+    assert [folder.exists() for folder in folders] == [True, True, False]
+    note(tmp_path, {"images": images[:1]}, other)
+    sweep_images(tmp_path, ["volcano"], [])
+    assert [folder.exists() for folder in folders] == [True, False, False]
 
 
 def loaded(archive: Path, **files: object) -> dict[str, str]:
