@@ -21,7 +21,7 @@ from gangplank.cluster.members import rank_of
 from gangplank.cluster.progress import first_failure, phase
 from gangplank.cluster.submit import title
 from gangplank.errors import GangplankError, KubeError, Problem, SpecError
-from gangplank.k8s.conditions import failed_init
+from gangplank.k8s.conditions import end_reason, failed_init
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.text import counted, plain, table
@@ -180,9 +180,8 @@ def pod_status(pod: Json) -> tuple[str, ...]:
     state, rank = pod.get("status", {}), rank_of(pod)
     containers = state.get("containerStatuses", [])
     reasons = [
-        container.get("state", {}).get(kind, {}).get("reason", "")
-        for container in containers
-        for kind in ("waiting", "terminated")
+        now.get("waiting", {}).get("reason", "") or end_reason(now.get("terminated", {}))
+        for now in (container.get("state", {}) for container in containers)
     ]
     reasons += [item.get("message", "") for item in state.get("conditions", []) if item.get("status") == "False"][:1]
     return (

@@ -68,6 +68,15 @@ def failed_init(pod: Mapping[str, Any]) -> list[Json]:
     return []
 
 
+def end_reason(end: Mapping[str, Any]) -> str:
+    """Why a container ended: on cgroup v1, kubelets say OOMKilled of one that ended well on a node short of memory.
+
+    >>> end_reason({"reason": "OOMKilled", "exitCode": 0}), end_reason({"reason": "OOMKilled", "exitCode": 1})
+    ('Completed', 'OOMKilled')
+    """
+    return "Completed" if end.get("exitCode") == 0 else str(end.get("reason") or "")
+
+
 def reason(condition: Json) -> str:
     """A condition's reason and message in brackets.
 

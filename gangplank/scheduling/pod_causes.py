@@ -311,11 +311,12 @@ def crashed(pods: Sequence[Json], failure: Failure | None) -> Iterator[Cause]:
 
 DEADLINE = re.compile(r"active longer than specified deadline|DeadlineExceeded|beyond its deadline", re.IGNORECASE)
 SHUTDOWN = re.compile(r"node shutdown|node is shutting down")  # kubelets' words (pkg/kubelet/nodeshutdown of 1.35)
+KILLED = 128 + 9  # the exit code of a process that was ended by SIGKILL
 ADMISSION = re.compile(r"UnexpectedAdmissionError|^OutOf|NodeAffinity|Topology")
 
 
 def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
-    """What ended a job from outside: eviction, lack of memory, a deadline, a node that refused a pod."""
+    """What ended a job from outside: eviction, a deadline, a node that refused a pod."""
     for pod in pods:
         status, name = pod.get("status") or {}, pod["metadata"]["name"]
         reason, message = str(status.get("reason") or ""), cut(str(status.get("message") or ""))
@@ -333,14 +334,6 @@ def ended(pods: Sequence[Json], reason_of_job: str = "") -> Iterator[Cause]:
         if ADMISSION.search(reason):
             yield Cause("device", f"the node refused {name}: {reason}", (message,), "correct what this line names")
             return
-    for pod in pods:
-        for one in statuses(pod):
-            ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
-            newest: Json = next(filter(None, ends), {})
-            # On cgroup v1, once a node was short of memory, any container there that ends, well too, has this reason.
-            if newest.get("reason") == "OOMKilled" and newest.get("exitCode"):
-                yield _memory(pod, _memory_limit(pod, one["name"]))
-                return
     if DEADLINE.search(reason_of_job):
         evidence = (f"the job says: {reason_of_job}",)
         yield Cause("deadline", "it ran longer than its deadline", evidence, "raise deadline_s in the job")
@@ -353,16 +346,35 @@ def unreplaced(pods: Iterable[Json]) -> list[Json]:
     return [pod for pod, phase in phases if phase == "Failed" and rank(pod) not in running]
 
 
-def _memory(pod: Json, limit: str) -> Cause:
-    name = pod["metadata"]["name"]
-    if limit:
-        fix = "raise resources.memory in the job, or make a rank use less"
-        return Cause("memory", f"{name} used more than its limit of {limit} memory", ("OOMKilled",), fix)
-    fix = "set resources.memory to what a rank uses, so that its node keeps as much for it"
-    what = f"{name} has no memory limit, and was killed as its node had too little memory for all pods"
-    return Cause("memory", what, ("OOMKilled",), fix)
+def memory(pods: Iterable[Json]) -> Iterator[tuple[Cause, bool]]:
+    """Containers of which the kernel killed a process for want of memory; and whether that must have ended them.
+
+    A launcher ends with a code of its own when a rank is killed. But on cgroup v1, once its node was short of memory,
+    any container that ends has this reason, whatever its exit code.
+    """
+    for pod in pods:
+        for one in statuses(pod):
+            ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
+            newest: Json = next(filter(None, ends), {})
+            if newest.get("reason") == "OOMKilled" and newest.get("exitCode") and "running" not in one.get("state", {}):
+                limit, request = (_memory_of(pod, one["name"], kind) for kind in ("limits", "requests"))
+                yield _short_of_memory(pod, limit, request), newest["exitCode"] == KILLED or limit != ""
 
 
-def _memory_limit(pod: Json, name: str) -> str:
-    own = (one for one in containers(pod["spec"], init=True) if one["name"] == name)
-    return next((str(((one.get("resources") or {}).get("limits") or {}).get("memory", "")) for one in own), "")
+def _short_of_memory(pod: Json, limit: str, request: str) -> Cause:
+    fix = "raise resources.memory in the job, or make a rank use less"
+    if not limit:
+        fix = "set resources.memory to what a rank uses, so that its node keeps as much for it"
+        what = "has no memory limit, and was killed as its node had too little memory for all pods"
+    elif request in ("", limit):
+        what = f"used more than its limit of {limit} memory"
+    else:
+        what = f"was killed for its memory: it used more than its limit of {limit}, or its node had too little"
+    return Cause("memory", f"{pod['metadata']['name']} {what}", ("OOMKilled",), fix)
+
+
+def _memory_of(pod: Json, container: str, kind: str) -> str:
+    """The limit or the request of a container, else that of the pod for all of them; "" for none."""
+    own = [part.get("resources") or {} for part in containers(pod["spec"], init=True) if part["name"] == container]
+    sizes = [size.get(kind) or {} for size in (*own, pod["spec"].get("resources") or {})]
+    return next((str(size["memory"]) for size in sizes if "memory" in size), "")

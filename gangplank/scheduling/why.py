@@ -165,7 +165,7 @@ def diagnose(now: Situation) -> Diagnosis:
             causes = _not_started(now)
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
-        return _seen(now, "failed", [*pod_causes.ended(now.pods, now.reason), *_meeting(now), _failed(now)])
+        return _seen(now, "failed", _ends(now, now.pods, [*_meeting(now), _failed(now)], now.reason))
     if now.suspended:
         held = "kubectl describe workloads.kueue.x-k8s.io says why; if others resume the job, Kueue suspends it again"
         fix = held if now.suspended.startswith(HELD) else "resume it, or delete it and submit it again"
@@ -191,8 +191,18 @@ def _inside(now: Situation) -> list[Cause]:
     """What is wrong with pods that have a node."""
     causes = [*pod_causes.lost(now.pods, now.state.away), *pod_causes.waiting(now.pods, now.events, now.absent)]
     crashed = [*pod_causes.crashed(now.pods, now.failure)]
-    causes += pod_causes.ended(now.pods if crashed else pod_causes.unreplaced(now.pods))
-    return [*causes, *(_meeting(now) if crashed else []), *crashed]
+    pods = now.pods if crashed else pod_causes.unreplaced(now.pods)
+    return [*causes, *_ends(now, pods, [*(_meeting(now) if crashed else []), *crashed])]
+
+
+def _ends(now: Situation, pods: Sequence[Json], own: Sequence[Cause], reason: str = "") -> list[Cause]:
+    """What ended pods from outside, then what their ranks did; memory last if a rank ended with a code of its own."""
+    causes = [*pod_causes.ended(pods, reason)]
+    for cause, killed in [*pod_causes.memory(pods)][:1]:
+        if killed or (now.failure and now.failure.status == pod_causes.KILLED):
+            return [*causes, cause, *own]
+        return [*causes, *own, cause]
+    return [*causes, *own]
 
 
 def _meeting(now: Situation) -> list[Cause]:

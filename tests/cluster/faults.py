@@ -490,7 +490,7 @@ def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 
 
 def was_short_of_memory(job: Job) -> bool:
-    """Whether the kubelet says so of a container of a job's worker that restarts in place, as `why` reads it."""
+    """Whether the kubelet says so of an end of a container of a job's worker, in a pod that it restarts in place."""
     statuses = job.pod("worker").get("status", {}).get("containerStatuses", [])
     ends = [status.get(key, {}).get("terminated", {}) for status in statuses for key in ("state", "lastState")]
     return any(end.get("reason") == "OOMKilled" and end.get("exitCode") for end in ends)

@@ -37,6 +37,15 @@ def container(**state: Any) -> Json:
     return {"name": "pytorch", "image": "i:1", "state": state, "restartCount": 3}
 
 
+def starved(code: int, *, now: Json | None = None, container_: Json | None = None, **spec: Any) -> Json:
+    """A pod whose container ended on a node that was short of memory; `now` is what it does since."""
+    end = {"terminated": {"reason": "OOMKilled", "exitCode": code}}
+    item = own(containerStatuses=[{**container(), "state": now or end, "lastState": end if now else {}}])
+    item["spec"] |= spec
+    item["spec"]["containers"][0]["resources"] = container_ or {}
+    return item
+
+
 def waits(reason: str) -> Json:
     """A pod whose container waits."""
     return own(phase="Pending", containerStatuses=[container(waiting={"reason": reason})])
@@ -182,16 +191,21 @@ POD_CASES: dict[str, tuple[Situation, str]] = {
         ended="failed", pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 137})]),)
     ), "memory"),
     "not memory, as it ended well on a node that was short of it": (situation(
-        ended="failed", failure=Failure("digits-1", "Error, exit code 7"),
-        pods=(own(containerStatuses=[container(terminated={"reason": "OOMKilled", "exitCode": 0})]),),
+        ended="failed", failure=Failure("digits-1", "exit code 7", status=7), pods=(starved(0),),
     ), "failed"),
+    "not memory, as the script ended with a code of its own": (situation(
+        ended="failed", failure=Failure("digits-0", "exit code 7", status=7), pods=(starved(1),),
+    ), "failed"),
+    "memory of a rank below its launcher": (situation(
+        ended="failed", failure=Failure("digits-0", "signal 9", status=137), pods=(starved(1),),
+    ), "memory"),
     "not memory, as that ended an earlier attempt": (situation(
-        ended="failed", failure=Failure("digits-0", "Error, exit code 7"),
-        pods=(own(containerStatuses=[{
-            **container(terminated={"reason": "Error", "exitCode": 7}),
-            "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
-        }]),),
+        ended="failed", failure=Failure("digits-0", "exit code 7", status=7),
+        pods=(starved(137, now={"terminated": {"reason": "Error", "exitCode": 7}}),),
     ), "failed"),
+    "not memory of a pod that runs again": (situation(
+        pods=running(starved(137, now={"running": {}}), own(1, containerStatuses=[CRASHED])),
+    ), "crash"),
     "deadline": (situation(ended="failed", pods=(own(phase="Failed", reason="DeadlineExceeded"),)), "deadline"),
     "exit code": (situation(ended="failed", failure=Failure("rank 2 (digits-2)", "exit code 7", ("last",))), "failed"),
     "crash loop": (situation(pods=running(own(containerStatuses=[CRASHED]))), "crash"),
@@ -673,3 +687,25 @@ def test_the_json_answer_has_the_same_cause() -> None:
     fields = diagnose(situation(state=cluster(queues=CLOSED))).fields()
     assert (fields["cause"], fields["proven"], fields["proof"]) == ("queue-closed", True, "removal")
     assert fields["cannot_tell"] == []
+
+
+SMALL, LARGE = {"memory": "64Mi"}, {"memory": "1Gi"}
+
+
+@pytest.mark.parametrize(("item", "says"), [
+    (starved(137), "has no memory limit, and was killed as its node had too little memory for all pods"),
+    (starved(137, container_={"limits": SMALL}), "used more than its limit of 64Mi memory"),
+    (starved(137, container_={"limits": SMALL, "requests": SMALL}), "used more than its limit of 64Mi memory"),
+    (starved(137, container_={"limits": LARGE, "requests": SMALL}),
+     "was killed for its memory: it used more than its limit of 1Gi, or its node had too little"),
+    (starved(137, resources={"limits": SMALL}), "used more than its limit of 64Mi memory"),
+])  # fmt: skip
+def test_memory_is_the_containers_the_pods_or_the_nodes(item: Json, says: str) -> None:
+    assert f"digits-0 {says}" in str(diagnose(situation(ended="failed", pods=(item,))).text())
+
+
+def test_memory_comes_second_if_the_script_ended_with_a_code_of_its_own() -> None:
+    failure = Failure("rank 1 (digits-1)", "exit code 1", ("RuntimeError: DataLoader worker is killed by signal",), 1)
+    text = diagnose(situation(ended="failed", failure=failure, pods=(starved(1),))).text()
+    assert text.startswith("digits failed: rank 1 (digits-1) failed first: exit code 1")
+    assert "also: digits-0 has no memory limit, and was killed" in text
