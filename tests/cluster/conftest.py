@@ -162,7 +162,8 @@ class Lab:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the files that end the lab last, whatever order they were named in: the others share what is installed."""
-    last = ("test_cluster_faults.py", "test_playbook_kills.py", "test_lab.py")
+    with_nodes = ("test_gpu_gangs.py", "test_node_leaves.py", "test_cluster_faults.py")
+    last = (*with_nodes, "test_playbook_kills.py", "test_lab.py")
     items.sort(key=lambda item: last.index(item.path.name) + 1 if item.path.name in last else 0)
 
 
