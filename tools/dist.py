@@ -25,7 +25,7 @@ from typing import Any
 import yaml
 
 from gangplank import __version__
-from gangplank.disk import discard, rename
+from gangplank.disk import discard, move, sync_system
 from gangplank.errors import Problem
 from gangplank.jobs import schema
 from lab.build.parts import build
@@ -185,8 +185,9 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     else:
+        sync_system(draft)
         discard(OUT)
-        rename(draft, OUT)
+        move(draft, OUT)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print((OUT / SUMS).read_text(), end="")

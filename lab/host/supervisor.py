@@ -175,11 +175,21 @@ def _apply(server: Any) -> dict[str, list[str]]:
     for name in changed:
         server.addProcessGroup(name)
     revived = []
-    for process in server.getAllProcessInfo():
+    for process in _settled(server):
         if process["statename"] in DOWN and process["name"] not in [*added, *changed]:
             _revive(server, process["name"], process["statename"])
             revived.append(process["name"])
     return {"added": added, "changed": changed, "removed": removed, "revived": revived}
+
+
+def _settled(server: Any) -> list[dict[str, Any]]:
+    """All programs, once none is about to end: what a run has stopped that was killed then would stay so."""
+    for _ in polls(END_S, POLL_S):
+        processes: list[dict[str, Any]] = server.getAllProcessInfo()
+        ending = [process["name"] for process in processes if process["statename"] == "STOPPING"]
+        if not ending:
+            return processes
+    raise LabError(late(f"supervisord, {', '.join(ending)}", "a program that runs", "its end", END_S, SEE_LOG))
 
 
 def _revive(server: Any, name: str, state: str) -> None:

@@ -462,8 +462,8 @@ HOG = "import time\ntaken = []\nwhile True: taken.append(bytearray(2 << 20)); ti
 
 
 @contextmanager
-def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[None]:
-    """A node whose pods may take little more than they have, and a pod that takes more and more."""
+def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[Callable[[], Json]]:
+    """A node whose pods may take little more than they have, and a pod that takes more and more; its status."""
     version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
     pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
     limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
@@ -471,21 +471,22 @@ def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[None]:
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
     container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", HOG], "resources": resources}
+    name = f"hog-{node}"
     spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hog", "namespace": NAMESPACE}, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
     try:
         lab.kubectl("create", "-f", "-", stdin=json.dumps(pod))
-        yield
+        yield lambda: dict(lab.get("pod", name, "-n", NAMESPACE)["status"])
     finally:
         limit.write_text(before)
-        lab.kubectl("delete", "pod", "hog", "-n", NAMESPACE, "--now")
+        lab.kubectl("delete", "pod", name, "-n", NAMESPACE, "--now")
 
 
 @fault("pods over the node's memory limit", hold_s=20)
 def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    with short_of_memory(lab, worker_node(jobs), {}):  # which the kernel kills first: it asks for nothing
-        lab.wait("the hog is killed for its memory", lambda: lab.get("pod", "hog", "-n", NAMESPACE)["status"][
-            "containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
+    with short_of_memory(lab, worker_node(jobs), {}) as hog:  # which the kernel kills first: it asks for nothing
+        lab.wait("the hog is killed for its memory", lambda:
+            hog()["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
         yield
 
 
@@ -500,10 +501,11 @@ def was_short_of_memory(job: Job) -> bool:
 def _ranks_killed(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), 60) for each in jobs]
     guaranteed = {"limits": {"cpu": "1", "memory": "3Gi"}}  # the kernel kills pods without such limits before it
-    with short_of_memory(lab, worker_node(jobs), guaranteed):
+    with contextlib.ExitStack() as short:
+        nodes = {each.node("worker") for each in jobs}
+        hogs = [short.enter_context(short_of_memory(lab, node, guaranteed)) for node in nodes]
         lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60)
-        hog = lab.get("pod", "hog", "-n", NAMESPACE)
-        assert hog["status"]["phase"] == "Running", hog["status"]
+        assert {hog()["phase"] for hog in hogs} == {"Running"}, "the kernel spares it"
     lab.wait("the kernel's reason", functools.partial(was_short_of_memory, jobs[BACKENDS.index("indexed")]), 60)
     yield
 

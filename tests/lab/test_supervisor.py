@@ -48,12 +48,12 @@ class Popen(subprocess.Popen):
 
 subprocess.Popen = Popen
 """
-# supervisord, each time that it looks for programs that ended, is as late as on a busy machine.
+# supervisord, each time that it looks for programs that ended, is LATE_S seconds late, as on a busy machine.
 BUSY = """
 from lab.host import supervisor
 
 late = "import time; reap = supervisord.Supervisor.reap; "
-late += "supervisord.Supervisor.reap = lambda self, **options: (time.sleep(0.2), reap(self, **options))[1]\\n"
+late += "supervisord.Supervisor.reap = lambda self, **options: (time.sleep(LATE_S), reap(self, **options))[1]\\n"
 supervisor.START = supervisor.START.replace("supervisord.main", late + "supervisord.main")
 """
 
@@ -112,7 +112,7 @@ def wait(state: str, socket: Path) -> dict[str, Any]:
     return pytest.fail(f"it is {program}, expected {state} within {DEADLINE_S} s")
 
 
-@pytest.mark.parametrize("machine", ["", BUSY], ids=["idle", "busy"])
+@pytest.mark.parametrize("machine", ["", BUSY.replace("LATE_S", "0.2")], ids=["idle", "busy"])
 def test_d11_a_program_that_ends_at_once_is_started_after_growing_pauses_until_the_next_run(
     tmp_path: Path, own_cgroup: str, machine: str
 ) -> None:
@@ -128,6 +128,29 @@ def test_d11_a_program_that_ends_at_once_is_started_after_growing_pauses_until_t
     again = ensure(START, own_cgroup, config, socket)
     assert json.loads(again.stdout)["revived"] == ["crashes"], "the next run does not wait for the end of the pause"
     wait("RUNNING", socket)
+
+
+def test_d11_a_program_whose_end_supervisord_sees_late_does_not_end_the_next_run(
+    tmp_path: Path, own_cgroup: str
+) -> None:
+    config, socket = configure(tmp_path, crashes="false"), tmp_path / "socket"
+    assert ensure(BUSY.replace("LATE_S", "1.2") + START, own_cgroup, config, socket).returncode == 0
+    assert wait("EXITED", socket)["spawnerr"] == "Bad exit code 1", "it seems to have run for more than a second"
+    again = ensure(START, own_cgroup, config, socket)
+    assert again.returncode == 0, again.stderr
+
+
+def test_d15_a_program_that_a_killed_run_has_just_stopped_runs_again(tmp_path: Path, own_cgroup: str) -> None:
+    stays = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(900)"
+    config, socket = configure(tmp_path, stays=f'{sys.executable} -c "{stays}"'), tmp_path / "socket"
+    assert ensure(START, own_cgroup, config, socket).returncode == 0
+    before = wait("RUNNING", socket)["pid"]
+    stop = "import sys; from pathlib import Path; from lab.host.supervisor import connect; "
+    assert ensure(f"{stop} connect(Path(sys.argv[1])).stopProcess('stays', False)", socket).returncode == 0
+    assert wait("STOPPING", socket)["pid"] == before
+    again = ensure(START, own_cgroup, config, socket)
+    assert json.loads(again.stdout)["revived"] == ["stays"], again.stderr
+    assert wait("RUNNING", socket)["pid"] != before
 
 
 def test_d11_a_program_that_cannot_be_started_is_named_with_the_reason(tmp_path: Path, own_cgroup: str) -> None:

@@ -19,6 +19,7 @@ from lab.build.image_store import record_images
 
 ROOT = Path(__file__).resolve().parents[3]
 COMPARED = {"gangplank/cluster/landing.py"}  # its next run compares the hash of each of many files
+DRAFTS = {"lab/build/go_toolchain.py"}  # it moves files within a draft
 CALLS = "fsync,fdatasync,syncfs,rename,renameat,renameat2"
 WRITES = {
     "a file of a host": (
@@ -71,7 +72,7 @@ def test_c6_content_is_synced_before_the_rename_and_the_name_after_it(tmp_path: 
 
 
 def renames(path: Path) -> list[int]:
-    """The lines that rename a file: `a.rename(b)`, `a.replace(b)` (of a text it has two, of a record named ones)."""
+    """The lines that rename a file: `a.rename(b)`, `a.replace(b)` (of a text it has two, of a record named ones), …"""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
     ways = {("rename", 1), ("replace", 1), ("rename", 2), ("renames", 2)}
     calls = [call for call in calls if not (call.keywords and ast.unparse(call.func) == "dataclasses.replace")]
@@ -79,7 +80,7 @@ def renames(path: Path) -> list[int]:
         call.lineno
         for call in calls
         if isinstance(call.func, ast.Attribute)
-        and ((call.func.attr, len(call.args)) in ways or ast.unparse(call.func) == "os.replace")
+        and ((call.func.attr, len(call.args)) in ways or ast.unparse(call.func) in {"os.replace", "shutil.move"})
     ]
 
 
@@ -87,7 +88,7 @@ def test_c6_nothing_is_renamed_past_the_helper() -> None:
     rooms = ("gangplank", "lab", "plugins", "tools")
     sources = [path for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
     others = {str(path.relative_to(ROOT)) for path in sources if renames(path)}
-    assert others == {"gangplank/disk.py", *COMPARED}
+    assert others == {"gangplank/disk.py", *COMPARED, *DRAFTS}
 
 
 def test_what_cannot_be_synced_is_passed_over() -> None:
