@@ -16,6 +16,7 @@ import pytest
 
 from bench.part import SOCKET
 from gangplank.cluster.client import Kube
+from gangplank.site.components import COMPONENTS as OF_SITE
 from tests.support.sweeps import FULL
 
 if TYPE_CHECKING:
@@ -84,6 +85,15 @@ class Lab:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=420)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
         return done.stdout
+
+    def installed(self) -> list[str]:
+        """The components that tests share and that are installed: those whose namespaces exist."""
+        namespaces = {item["metadata"]["name"] for item in self.get("namespaces")}
+        return [name for name in COMPONENTS if OF_SITE[name].namespace in namespaces]
+
+    def install(self, components: list[str]) -> None:
+        """Install components of the site."""
+        self.playbook("playbooks/site.yml", "-e", json.dumps({"site_components": components}))
 
     @property
     def parts(self) -> dict[str, Any]:

@@ -149,6 +149,7 @@ def mirrored(
 ) -> Iterator[Site]:
     """A registry with one wrong image; nodes that lack the images and pull from it. Afterwards all is as before."""
     lab = Lab()
+    before = lab.installed()
     digests = {image["digest"] for image in images(installed)}
     archives = {image["name"]: Path(image["archive"]) for image in lab.parts["images"]}
     with contextlib.ExitStack() as stack:
@@ -177,7 +178,7 @@ def mirrored(
                     if image["name"] not in has(lab, node):
                         import_image(ctr(lab, node), Path(image["archive"]))
             lab.playbook("playbooks/lab.yml", "--tags=cluster")
-            lab.playbook("playbooks/site.yml")
+            lab.install(before)
 
 
 def forget_pulls(lab: Lab, node: str) -> None:
