@@ -148,6 +148,8 @@ def add_run(commands: Any) -> None:
     run.add_argument("--output", metavar="PLACE", help=place)
     volume = "a claim of the namespace and where it is mounted; :master is the first pod alone, :ReadWriteMany all pods"
     run.add_argument("--volume", metavar="CLAIM:/PLACE[:HOW]", action="append", default=[], help=volume)
+    variable = "an environment variable of all ranks; can be repeated"
+    run.add_argument("--env", metavar="NAME=VALUE", action="append", default=[], help=variable)
     keys = "a Secret of the namespace whose keys become environment variables, such as a bucket's credentials"
     run.add_argument("--secret", metavar="NAME", action="append", default=[], help=keys)
     team = (

@@ -106,6 +106,8 @@ def description(args: argparse.Namespace, teams: Sequence[TeamSpec] | None = Non
     job |= {field: value for field, value in chosen.items() if value is not None}
     if args.volume:
         job["volumes"] = [mounted(text) for text in args.volume]
+    if args.env:
+        job["env"] = dict(variable(text) for text in args.env)
     if args.secret:
         job["secrets"] = args.secret
     if args.arguments:
@@ -130,6 +132,18 @@ def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script:
     if "max_retries" not in BACKENDS[job.get("backend", DEFAULT)].refuses:
         job.setdefault("max_retries", 0)
     return job
+
+
+def variable(text: str) -> tuple[str, str]:
+    """The name and the value of `--env NAME=VALUE`.
+
+    >>> variable("PLACE=a=b")
+    ('PLACE', 'a=b')
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Unreadable(str(Problem("--env", text, "NAME=VALUE", f"--env {text}=VALUE")))
+    return name, value
 
 
 def mounted(text: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import json
 import re
 import subprocess
 import threading
@@ -459,13 +458,11 @@ def test_a_script_that_uses_the_group_before_it_joins_is_told_what_to_call(names
 
 @pytest.mark.parametrize("backend", EVERY)
 def test_ranks_that_hang_in_a_collective_are_told_of_in_one_message(
-        lab: Lab, namespace: str, tmp_path: Path, backend: str) -> None:
+        namespace: str, tmp_path: Path, backend: str) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
-    patience = {"GANGPLANK_STUCK_S": "8"}  # two minutes are long for a test
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "patience"}, "stringData": patience}
-    lab.kubectl("apply", "-n", NAMESPACE, "-f", "-", stdin=json.dumps(secret))
     name = f"hangs-{uuid.uuid4().hex[:6]}"
-    words = ("hangs.py", "--workers", "2", "--backend", backend, "--secret", "patience", "--name", name)
+    soon = "GANGPLANK_STUCK_S=8"  # two minutes are long for a test
+    words = ("hangs.py", "--workers", "2", "--backend", backend, "--env", soon, "--name", name)
     code, out, err = end(start(tmp_path, namespace, "run", *words))
     assert code == 0, err
     messages = [line for line in err.splitlines() if "no step and no exchange for" in line]

@@ -103,13 +103,13 @@ def test_a_result_goes_to_a_claim_or_bucket_and_the_command_that_brings_it_is_na
         capsys: pytest.CaptureFixture[str]) -> None:
     ends(api, monkeypatch, "Completed", {})
     words = ["--volume", "data:/data:master", "--volume", "set:/set:ReadOnlyMany", "--secret", "bucket",
-             "--output", "/data/out", "--name", "mine", "--save", "job.yml"]
+             "--env", "PLACE=a=b", "--env", "LEVEL=2", "--output", "/data/out", "--name", "mine", "--save", "job.yml"]
     assert main(["run", script, *words, "--kubeconfig", api.kubeconfig, "--", "--lr", "1"]) == 0
     assert "result: in /data/out: gangplank fetch mine -n default; gangplank logs mine" in capsys.readouterr().err
     saved = yaml.safe_load((tmp_path / "job.yml").read_text())["training_job"]
     assert saved["volumes"] == [{"claim": "data", "mount": "/data", "on": "master"},
                                 {"claim": "set", "mount": "/set", "access": "ReadOnlyMany"}]
-    assert saved["secrets"] == ["bucket"]
+    assert (saved["secrets"], saved["env"]) == (["bucket"], {"PLACE": "a=b", "LEVEL": "2"})
     container = submitted(api)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
     assert container["args"] == ["--output", "/data/out", "--lr", "1"], "a script of yours may know no other flag"
 
@@ -263,6 +263,8 @@ def test_a_folder_without_one_usual_script_is_refused(
     (["My_Train.py", "--volume", "data:out"], 1, 'training_job.volumes[0].mount: got "out"'),
     (["My_Train.py", "--volume", "data:/out:both"], 1, 'training_job.volumes[0].access: got "both"'),
     (["My_Train.py", "--volume", "data:/out"], 1, "a claim that many nodes can mount. Fix: mount it `on: master`"),
+    (["My_Train.py", "--env", "LEVEL"], 3, "--env: got LEVEL, expected NAME=VALUE. Fix: --env LEVEL=VALUE"),
+    (["My_Train.py", "--env", "RANK=1"], 1, "training_job.env.RANK: "),
     (["My_Train.py", "--name", "A B"], 1, 'training_job.name: got "A B"'),
 ])
 def test_a_mistake_is_refused_before_anything_is_made(api: Api, script: str, capsys: pytest.CaptureFixture[str],
