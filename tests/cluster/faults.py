@@ -458,19 +458,25 @@ def lost(lab: Lab, node: str) -> Iterator[None]:
 
 
 ROOM = 300 << 20
-HOG = "import time\ntaken = []\nwhile True: taken.append(bytearray(2 << 20)); time.sleep(0.02)"
+RANK = 255 << 20  # what one takes
 
 
 @contextmanager
-def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[Callable[[], Json]]:
-    """A node whose pods may take little more than they have, and a pod that takes more and more; its status."""
+def short_of_memory(lab: Lab, node: str, take: int, resources: Json) -> Iterator[Callable[[], Json]]:
+    """A node whose pods may take ROOM more than they have, and a pod that takes more than that at once; its status.
+
+    Within seconds the kubelet would evict pods. `take` counts without the cache of files, which gives way first.
+    """
     version1 = Path("/sys/fs/cgroup/memory/gangplank").exists()
     pods = Path("/sys/fs/cgroup", "memory" if version1 else "", "gangplank", node, "kubepods")
     limit = pods / ("memory.limit_in_bytes" if version1 else "memory.max")
     used = int((pods / ("memory.usage_in_bytes" if version1 else "memory.current")).read_text())
+    stat = dict(line.split() for line in (pods / "memory.stat").read_text().splitlines())
+    cached = sum(int(stat[f"{'total_' if version1 else ''}{kind}_file"]) for kind in ("active", "inactive"))
     before = limit.read_text().strip()
     limit.write_text(str(used + ROOM))
-    container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", HOG], "resources": resources}
+    hog = f"import time; taken = [bytearray(10 << 20) for _ in range({(take + cached) // (10 << 20)})]; time.sleep(600)"
+    container = {"name": "hog", "image": TRAINER, "command": ["python3", "-c", hog], "resources": resources}
     name = f"hog-{node}"
     spec = {"nodeName": node, "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [container]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
@@ -484,26 +490,30 @@ def short_of_memory(lab: Lab, node: str, resources: Json) -> Iterator[Callable[[
 
 @fault("pods over the node's memory limit", hold_s=20)
 def _memory(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    with short_of_memory(lab, worker_node(jobs), {}) as hog:  # which the kernel kills first: it asks for nothing
-        lab.wait("the hog is killed for its memory", lambda:
-            hog()["containerStatuses"][0]["state"]["terminated"]["reason"] == "OOMKilled")  # fmt: skip
+    with short_of_memory(lab, worker_node(jobs), 2 << 30, {}) as hog:  # which goes first: it asks for nothing
+        lab.wait("the hog is killed or evicted for its memory", lambda: hog()["phase"] == "Failed")
         yield
 
 
 def was_short_of_memory(job: Job) -> bool:
-    """Whether the kubelet says so of an end of a container of a job's worker, in a pod that it restarts in place."""
-    statuses = job.pod("worker").get("status", {}).get("containerStatuses", [])
-    ends = [status.get(key, {}).get("terminated", {}) for status in statuses for key in ("state", "lastState")]
-    return any(end.get("reason") == "OOMKilled" and end.get("exitCode") for end in ends)
+    """Whether the kubelet says so of a pod of a job."""
+    for status in (pod.get("status", {}) for pod in job.pods()):
+        ends = [one.get(key, {}).get("terminated", {}) for one in status.get("containerStatuses", [])
+                for key in ("state", "lastState")]  # fmt: skip
+        killed = any(end.get("reason") == "OOMKilled" and end.get("exitCode") for end in ends)
+        if killed or status.get("reason") == "Evicted":
+            return True
+    return False
 
 
 @fault("ranks killed for the node's memory")
 def _ranks_killed(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), 60) for each in jobs]
-    guaranteed = {"limits": {"cpu": "1", "memory": "3Gi"}}  # the kernel kills pods without such limits before it
+    guaranteed = {"limits": {"cpu": "1", "memory": "4Gi"}}  # the kernel kills pods without such limits before it
     with contextlib.ExitStack() as short:
         nodes = {each.node("worker") for each in jobs}
-        hogs = [short.enter_context(short_of_memory(lab, node, guaranteed)) for node in nodes]
+        take = ROOM + RANK * 2
+        hogs = [short.enter_context(short_of_memory(lab, node, take, guaranteed)) for node in nodes]
         lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60)
         assert {hog()["phase"] for hog in hogs} == {"Running"}, "the kernel spares it"
     lab.wait("the kernel's reason", functools.partial(was_short_of_memory, jobs[BACKENDS.index("indexed")]), 60)
