@@ -50,7 +50,8 @@ def rendered(lab: Lab, values: dict[str, object], folder: Path) -> str:
         "training-operator",
         str(ROOT / "charts/training-operator"),
     ]
-    command = [*words, "--values", str(folder / "values.yaml"), "--namespace", "kube-system"]
+    version = lab.parts["versions"]["kubernetes"]  # else Helm takes it for one that the chart refuses
+    command = [*words, "--values", str(folder / "values.yaml"), "--namespace", "kube-system", "--kube-version", version]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
