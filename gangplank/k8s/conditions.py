@@ -62,10 +62,19 @@ def failed_init(pod: Mapping[str, Any]) -> list[Json]:
     parts = (pod.get("spec") or {}).get("initContainers") or ()
     sidecars = {one["name"] for one in parts if one.get("restartPolicy") == "Always"}  # no other waits for their end
     for one in (pod.get("status") or {}).get("initContainerStatuses") or ():
-        ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
-        if one["name"] not in sidecars and (next(filter(None, ends), None) or {}).get("exitCode"):
+        if one["name"] not in sidecars and newest_end(one).get("exitCode"):
             return [one]
     return []
+
+
+def newest_end(status: Mapping[str, Any]) -> Json:
+    """How a container has ended, or did before it started again; empty if it never has.
+
+    >>> newest_end({"state": {"waiting": {}}, "lastState": {"terminated": {"exitCode": 7}}}), newest_end({})
+    ({'exitCode': 7}, {})
+    """
+    ends = [(status.get(key) or {}).get("terminated") for key in ("state", "lastState")]
+    return next(filter(None, ends), {})
 
 
 def end_reason(end: Mapping[str, Any]) -> str:

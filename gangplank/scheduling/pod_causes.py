@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
-from gangplank.k8s.conditions import failed_init
+from gangplank.k8s.conditions import failed_init, newest_end
 from gangplank.k8s.events import when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
@@ -354,11 +354,10 @@ def memory(pods: Iterable[Json]) -> Iterator[tuple[Cause, bool]]:
     """
     for pod in pods:
         for one in statuses(pod):
-            ends = [(one.get(key) or {}).get("terminated") for key in ("state", "lastState")]
-            newest: Json = next(filter(None, ends), {})
-            if newest.get("reason") == "OOMKilled" and newest.get("exitCode") and "running" not in one.get("state", {}):
+            end, runs = newest_end(one), "running" in (one.get("state") or {})
+            if end.get("reason") == "OOMKilled" and end.get("exitCode") and not runs:
                 limit, request = (_memory_of(pod, one["name"], kind) for kind in ("limits", "requests"))
-                yield _short_of_memory(pod, limit, request), newest["exitCode"] == KILLED or limit != ""
+                yield _short_of_memory(pod, limit, request), end["exitCode"] == KILLED or limit != ""
 
 
 def _short_of_memory(pod: Json, limit: str, request: str) -> Cause:

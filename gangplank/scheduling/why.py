@@ -197,12 +197,12 @@ def _inside(now: Situation) -> list[Cause]:
 
 def _ends(now: Situation, pods: Sequence[Json], own: Sequence[Cause], reason: str = "") -> list[Cause]:
     """What ended pods from outside, then what their ranks did; memory last if a rank ended with a code of its own."""
-    causes = [*pod_causes.ended(pods, reason)]
-    for cause, killed in [*pod_causes.memory(pods)][:1]:
-        if killed or (now.failure and now.failure.status == pod_causes.KILLED):
-            return [*causes, cause, *own]
-        return [*causes, *own, cause]
-    return [*causes, *own]
+    outside = pod_causes.ended(pods, reason)
+    cause, killed = next(pod_causes.memory(pods), (None, False))
+    memory = [cause] if cause else []
+    if killed or (now.failure and now.failure.status == pod_causes.KILLED):
+        return [*outside, *memory, *own]
+    return [*outside, *own, *memory]
 
 
 def _meeting(now: Situation) -> list[Cause]:

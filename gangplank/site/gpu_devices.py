@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.errors import Problem
 from gangplank.k8s import quantity
-from gangplank.k8s.conditions import reason
+from gangplank.k8s.conditions import newest_end, reason
 from gangplank.k8s.nodes import KEEPS_OUT, taint_text, tolerated
 from gangplank.text import plain
 
@@ -378,7 +378,5 @@ def _has_run(container: Json) -> bool:
 
 def _end(container: Json) -> str:
     """How a container ended, if it did: the state before its last start counts."""
-    for state in (container.get("state") or {}, container.get("lastState") or {}):
-        if ended := state.get("terminated"):
-            return f"{ended.get('reason', 'Error')}, exit code {ended.get('exitCode')}"
-    return ""
+    ended = newest_end(container)
+    return f"{ended.get('reason', 'Error')}, exit code {ended.get('exitCode')}" if ended else ""
