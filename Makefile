@@ -67,7 +67,9 @@ clean: ## remove this project's cache (the next run builds for some twenty minut
 	{ echo "make clean: a lab's nodes run from the cache. Fix: make down" >&2; exit 1; }
 	@test ! -e "$(CACHE)/build.lock" || flock --nonblock "$(CACHE)/build.lock" true || \
 	{ echo "make clean: a build fills the cache. Fix: wait for it or end it, then run it again" >&2; exit 1; }
-	rm -rf "$(CACHE)" .venv .venv.new .venv.gone
+	rm -rf "$(CACHE).gone" && \
+	{ test ! -d "$(CACHE)" || flock --nonblock "$(CACHE)/build.lock" mv -T "$(CACHE)" "$(CACHE).gone"; } && \
+	rm -rf "$(CACHE).gone" .venv .venv.new .venv.gone
 
 .PHONY: parts
 parts: setup ## build what the lab needs, into the cache

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from bench.figures import Beside, figure, merged
 from bench.part import INVENTORY, ROOT, STATE, BenchError, Lab, Part
+from lab.host.cgroups import SYSTEM
 from lab.host.processes import kill_members
-from lab.host.supervisor import SYSTEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

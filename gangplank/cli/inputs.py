@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gangplank.reading.files import JOB_FILE, read
+from gangplank.reading.files import JOB_FILE, is_file, read
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +45,7 @@ def is_path(word: str) -> bool:
     >>> is_path("jobs/none.yml"), is_path("digits"), is_path("none.yml")
     (True, False, False)
     """
-    return "/" in word or Path(word).is_file()
+    return "/" in word or is_file(Path(word))
 
 
 def refuse_site(args: argparse.Namespace) -> None:
@@ -78,7 +78,7 @@ def read_scripts(job: object, root: Path | None = None) -> dict[str, str]:
         return next((files for folder in (Path(), root) if folder and (files := read_folder(folder, code))), {})
     if not isinstance(path, str) or not path or path.startswith("/") or "\x00" in path:
         return {}
-    places = [folder / path for folder in (Path(), root) if folder is not None and (folder / path).is_file()]
+    places = [folder / path for folder in (Path(), root) if folder is not None and is_file(folder / path)]
     return {path: read_script(places[0])} if places else {}
 
 

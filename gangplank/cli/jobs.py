@@ -14,11 +14,12 @@ from gangplank.cli.cluster import cluster_of
 from gangplank.cluster import code, operators, reader, standstill
 from gangplank.cluster import submit as submission
 from gangplank.cluster.attempts import attempts, gone
+from gangplank.cluster.ends import first_failure
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
 from gangplank.cluster.logs import GONE, follow
 from gangplank.cluster.members import rank_of
-from gangplank.cluster.progress import first_failure, phase
+from gangplank.cluster.progress import phase
 from gangplank.cluster.submit import title
 from gangplank.errors import GangplankError, KubeError, Problem, SpecError
 from gangplank.k8s.conditions import end_reason, failed_init
@@ -278,8 +279,8 @@ def read(kube: Kube, pod: Json, unread: dict[str, KubeError]) -> Iterator[tuple[
 def note_init(pods: Iterable[Json]) -> None:
     """Say on standard error of which pods the log is that of an init container, which failed."""
     for pod in filter(failed_init, pods):
-        name, how = first_failure([pod]) or ("", "")
-        terminal.note(f"{name}: {how}; this is the log of that container")
+        if end := first_failure([pod]):
+            terminal.note(f"{end.pod}: {end.how}; this is the log of that container")
 
 
 def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:

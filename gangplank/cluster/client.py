@@ -56,6 +56,7 @@ JSON = "application/json, */*"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"  # of a list, without spec and status
 CONNECT_S = 5  # to connect
 TIMEOUT_S = 30  # without a byte of an answer
+MOST_BYTES = 1 << 18  # of a log's end; of longer lines, fewer are read
 COUNTED_S = 10  # until the quota counts an object, while others are counted too
 
 
@@ -116,9 +117,11 @@ class Kube:
             self.api: Any = client.ApiClient(settings)
             self.origin = f"context {own['name']} of {files}"
             self.namespace = own["context"].get("namespace") or "default"  # of what names none, as for kubectl
-        except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
+        except (config.ConfigException, OSError, ValueError, TypeError, AttributeError, YAMLError) as error:
             if kubeconfig or context or not in_cluster():
                 reason = " ".join(str(error).split()).rstrip(".")
+                if isinstance(error, AttributeError):  # text, say, where kubectl has a mapping
+                    reason = f"an entry of another form than kubectl's ({reason})"
                 expected, fix = "a kubeconfig with a cluster", "pass --kubeconfig, or set KUBECONFIG"
                 raise KubeError(Problem(f"kubeconfig {files}", reason, expected, fix)) from None
             config.load_incluster_config(client_configuration=settings)
@@ -257,10 +260,22 @@ class Kube:
         except self.refused as error:
             if error.status:
                 raise KubeError(message_of(error.body, error.reason), error.status) from None
-            raise self._unanswered(error) from None  # TLS
+            raise self._untrusted(error) from None
+        except ValueError as error:  # from http.client, of a header; UnicodeEncodeError too
+            fix = "correct the token, without a line break at its end (`token: |` keeps one)"
+            got = f"credentials that no request can carry ({type(error).__name__})"
+            raise KubeError(Problem(str(self), got, "a token of letters, digits and - . _ ~ + / =", fix)) from None
         except (HTTPError, OSError) as error:
             reason = error.reason if isinstance(error, MaxRetryError) else error
             raise self._unanswered(error, listens=isinstance(reason, ProtocolError)) from None
+
+    def _untrusted(self, error: BaseException) -> KubeError:
+        """The error of a TLS connection: of a server that goes away meanwhile, or that is not to be trusted."""
+        if "CERTIFICATE_VERIFY_FAILED" not in str(error):
+            return self._unanswered(error, listens=True)
+        fix = "correct certificate-authority, server or tls-server-name, or choose another cluster (--context)"
+        expected = "one that the kubeconfig's authority has signed, for this host"
+        return KubeError(Problem(self.api.configuration.host, f"a certificate with {cause(error)}", expected, fix))
 
     def _unanswered(self, error: BaseException, *, listens: bool = False) -> KubeError:
         host, why = self.api.configuration.host, cause(error)
@@ -496,7 +511,8 @@ class Kube:
         return self.owners[uid, owner["uid"]]
 
     def log(
-        self, pod: Json, container: str = "", last: int = 0, *, previous: bool = False, most: int = 0
+        self, pod: Json, container: str = "", last: int = 0, *,
+        previous: bool = False, most: int = 0, timestamps: bool = False,
     ) -> list[str]:
         """The lines of a pod's log so far, or only the last ones, or of its run before; logs.py follows one.
 
@@ -506,6 +522,7 @@ class Kube:
         container = container or default_container(pod)
         query = {"container": container} if container else {}
         query |= {"previous": "true"} if previous else {}
+        query |= {"timestamps": "true"} if timestamps else {}
         if last:
             query["tailLines"] = str(last)
         query |= {"limitBytes": str(most)} if most else {}
@@ -616,5 +633,7 @@ def message_of(body: object, reason: object) -> str:
 def cause(error: BaseException) -> str:
     """The cause of a failure: the last part of urllib3's message."""
     inner = getattr(error, "reason", None) or error
+    if isinstance(inner, str):  # of the kubernetes package, for TLS: the error's name, and its text on a line
+        return inner.splitlines()[-1].rsplit(": ", 1)[-1]
     inner = next((part for part in inner.args if isinstance(part, Exception)), inner)
     return str(inner).rsplit(": ", 1)[-1] or type(inner).__name__

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.attempts import replaced
+from gangplank.cluster.client import TIMEOUT_S
+from gangplank.cluster.ends import End, ends, latest
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.gaps import Gaps, Numbers
-from gangplank.cluster.progress import Phase, Progress, first_failure, nodes_by_uid, phase
+from gangplank.cluster.progress import Phase, Progress, nodes_by_uid, phase
 from gangplank.cluster.situation import explanation, of_container, of_process
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.conditions import failed_init, has_condition
@@ -40,7 +42,8 @@ POLL_S = 1.0
 EXPLAINED_S = 30.0  # that a job waits before it is asked why, and between two such questions
 REGROUPED_S = 10.0  # between two looks at whether its PodGroup exists
 MOST = 400  # characters of an event that is shown
-QUIET_S = 10.0  # without a line, after which the log of an ended job that has not ended itself is given up
+QUIET_S = 10.0  # without a line, after which the log of a container that outlives its job is given up
+SILENT_S = TIMEOUT_S + QUIET_S  # and that of one that has ended: a request without an answer has failed by then
 LAST_S = 60.0  # after a job's end, then the log of a container that runs on is given up, whatever it prints
 
 
@@ -80,7 +83,7 @@ class JobWatch:
         self.pods: list[Json] = []
         self.nodes: dict[str, str] = {}  # of every pod that was seen, by uid
         self.gangs: dict[str, str] = {}  # of every such pod, by uid: how often all were replaced before it
-        self.failures: dict[str, tuple[str, str]] = {}  # by the same number: who of these failed first, and how
+        self.ends: dict[str, End] = {}  # of runs that failed, by key: the pod itself may be gone at the end
         self.logs: dict[str, Log] = {}  # pod uid/container/restart
         self.fresh = logs.Buffer()  # lines not yet processed
         self.records: Records = []
@@ -114,9 +117,7 @@ class JobWatch:
         self.gangs |= {pod["metadata"]["uid"]: replaced(job, pod) for pod in self.pods}
         # One that is Pending may recover: its init container starts again
         begun = [pod for pod in self.pods if (pod.get("status") or {}).get("phase") != "Pending"]
-        for gang in {self.gangs[pod["metadata"]["uid"]] for pod in begun} - self.failures.keys():
-            if end := first_failure(pod for pod in begun if self.gangs[pod["metadata"]["uid"]] == gang):
-                self.failures[gang] = end  # kept, since the pod itself may be gone at the end
+        self.ends |= {end.run: end for end in ends(begun)}
         for pod in self.pods:
             for container in [*failed_init(pod), *((pod.get("status") or {}).get("containerStatuses") or [])]:
                 state = container.get("state") or {}
@@ -160,10 +161,17 @@ class JobWatch:
         """
         self.ended.set()
         quiet_since = looked = time.monotonic()
-        while time.monotonic() - quiet_since < QUIET_S:
+        limit_s = QUIET_S
+        while True:
+            if time.monotonic() - quiet_since >= limit_s:
+                if self._run_on():
+                    return
+                if limit_s == SILENT_S:
+                    break
+                limit_s = SILENT_S
             unread = [log for log in self.logs.values() if log.thread and log.thread.is_alive()]
             for item in self.lines(0.1 if unread else 0.0):
-                quiet_since = time.monotonic()
+                quiet_since, limit_s = time.monotonic(), QUIET_S
                 yield item
             if not unread:
                 return
@@ -173,6 +181,9 @@ class JobWatch:
                 if self._run_on():
                     return
                 looked = time.monotonic()
+        for log in unread:
+            self.fresh.put(log, f"(the log of {log.name} was not read to its end: its node does not answer)")
+        yield from self.lines()
 
     def _run_on(self) -> bool:
         """Whether every log that is still read is of a container that runs."""
@@ -288,9 +299,13 @@ class JobWatch:
         """
         self.progress()
         for gang in sorted({*self.gangs.values()}, key=lambda text: (len(text), text), reverse=True):
-            ends = [log.last for log in self.logs.values() if self.gangs[log.pod["metadata"]["uid"]] == gang]
-            failed, reported = self.failures.get(gang), failure.first(ends)
-            own = next((end for end in ends if failed and end.pod == failed[0]), None)
+            every = [end for end in self.ends.values() if self.gangs[end.run.partition("/")[0]] == gang]
+            last = latest(every)
+            past = {end.run for end in every} - {end.run for end in last}
+            logs = {key: log.last for key, log in self.logs.items()
+                    if self.gangs[log.pod["metadata"]["uid"]] == gang and key not in past}  # fmt: skip
+            failed, reported = min(last, default=None), failure.first(logs.values())
+            own = logs.get(failed.run) if failed else None
             if reported and (own is None or own.time):
                 return of_process(reported)
             if failed:

@@ -2,7 +2,8 @@
 
 The API server adds the time to each line. After a break, the log is requested from one second before its last line,
 since sinceTime is in whole seconds, and lines that were read before are dropped. If the last one does not come again,
-the node has rotated the log (at 10 MiB, by default), and what was written meanwhile is lost: a line says so.
+the container has started again, as its status says a moment later, and the rest is in the log of the run before. Or the
+node has rotated the log (at 10 MiB, by default), and what was written meanwhile is lost: a line says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gangplank.cluster.client import path
 from gangplank.cluster.members import default_container
 from gangplank.errors import KubeError
 from gangplank.reading.files import LONGEST
-from gangplank.wait import Pause
+from gangplank.wait import Pause, polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d) ")
 OVERLAP_S = 1  # standard output and error get their times before they are merged into one file
+STATUS_S = 3.0  # after which a status has a restart that the node knows
 PAUSES_S = (0.1, 2.0)  # first and longest, before reading on after a log's end: the container's status comes later
 GONE = {400, 404}  # no such pod, or no such container's log (any more)
 MOST = 16 << 20  # characters that have been read and not yet processed, of all logs of a command
@@ -84,9 +86,13 @@ class Place:
             return {}
         return {"sinceTime": datetime.fromtimestamp(self.second - OVERLAP_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
 
+    def differs(self, raw: bytes) -> bool:
+        """Whether a line is new although the last one has not come again, or although there was none."""
+        return not self.last or (bool(self.awaited) and not self.again[_key(raw)])
+
     def take(self, raw: bytes) -> str | None:
         """A line without its time, None if it was read before."""
-        key = raw if len(raw) <= KEPT else hashlib.blake2b(raw, digest_size=16).digest()
+        key = _key(raw)
         if self.again and self.again[key] > 0:
             self.again[key] -= 1
             self.awaited = b"" if key == self.awaited else self.awaited
@@ -105,6 +111,11 @@ class Place:
                 self.seen = {at: lines for at, lines in self.seen.items() if at >= second - OVERLAP_S}
         self.seen.setdefault(second, Counter())[key] += 1
         return raw[stamp.end() if stamp else 0 :].decode("utf-8", "replace")
+
+
+def _key(raw: bytes) -> bytes:
+    """What is compared of a line."""
+    return raw if len(raw) <= KEPT else hashlib.blake2b(raw, digest_size=16).digest()
 
 
 def split(parts: Iterable[bytes], rest: list[bytes]) -> Iterator[bytes]:
@@ -160,40 +171,39 @@ def follow(
     from urllib3.exceptions import HTTPError
 
     container = container or default_container(pod)
-    meta, run = pod["metadata"], restarts(pod, container)
-    where = path("v1", "Pod", meta["namespace"], meta["name"])
+    where = _where(pod)
     place, pause = place or Place(), Pause(*PAUSES_S)
     begun = bool(place.last)
     rest: list[bytes] = []
     while True:
-        live = kube.get(where)
-        if live is None or live["metadata"].get("uid") != meta.get("uid") or restarts(live, container) > run + 1:
-            break
-        before = restarts(live, container) > run
-        over = before or not on or not runs(live, container)
         if begun:
             pause.take()
-        query = {"follow": str(not over).lower(), "timestamps": "true", **place.since()}
-        query |= {"container": container} if container else {}
-        query |= {"previous": "true"} if before else {}
+        live = kube.get(where) or {}
+        if (since := _runs_since(live, pod, container)) > 1:
+            break
+        before = since > 0
+        over = before or not on or not runs(live, container)
+        query = _query(container, followed=not over, previous=before) | place.since()
         try:
             answer = kube.open("GET", f"{where}/log", query=query)
         except KubeError as error:
             if begun and error.status in GONE:
                 break
             raise
-        begun = True
+        again, begun = begun and not before, True
         rest.clear()
         try:
             for raw in split(answer.stream(decode_content=True), rest):
+                if again and place.differs(raw) and _another(kube, pod, container):
+                    rest.clear()
+                    break
                 text = place.take(raw)
                 if text is not None:
                     pause.reset()
-                    if place.rotated:
-                        yield ROTATED
-                    yield text
-            if over or enough():
-                break
+                    yield from [ROTATED, text] if place.rotated else [text]
+            else:
+                if over or enough():
+                    break
         except (HTTPError, OSError):
             rest.clear()  # half a line, which comes again
         finally:
@@ -201,6 +211,29 @@ def follow(
     text = place.take(b"".join(rest)) if any(rest) else None
     if text is not None:
         yield text
+
+
+def _query(container: str, *, followed: bool, previous: bool) -> dict[str, str]:
+    """The query for a log with the time of each line."""
+    query = {"follow": str(followed).lower(), "timestamps": "true"}
+    query |= {"container": container} if container else {}
+    return query | ({"previous": "true"} if previous else {})
+
+
+def _another(kube: Kube, pod: Json, container: str) -> bool:
+    """Whether the container runs again by now, and its node's log is that of the new run."""
+    return any(_runs_since(kube.get(_where(pod)) or {}, pod, container) for _ in polls(STATUS_S, PAUSES_S[0]))
+
+
+def _where(pod: Json) -> str:
+    return path("v1", "Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _runs_since(live: Json, pod: Json, container: str) -> int:
+    """How many runs of a container have begun since; more than a node keeps logs of if its pod is gone."""
+    if not live or live["metadata"].get("uid") != pod["metadata"].get("uid"):
+        return 2
+    return restarts(live, container) - restarts(pod, container)
 
 
 def status_of(pod: Json, container: str) -> Json:

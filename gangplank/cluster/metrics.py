@@ -25,6 +25,7 @@ from gangplank.scheduling.snapshot import GROUPS, QUEUES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from gangplank.cluster.client import Kube
     from gangplank.cluster.overview import Reading
@@ -160,7 +161,7 @@ def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Sna
     for job in jobs[:MOST_JOBS]:
         own, namespace = pods.of(job), job["metadata"].get("namespace", "")
         logs += [(key_of(job), pod) for pod in own if overview.runs(pod)]
-        put_job(samples, job, own, known=namespace not in unread)
+        put_job(samples, job, own, kube.now(), known=namespace not in unread)
     missing += overview.unread_pods(unread)
     with ThreadPoolExecutor(overview.THREADS) as pool:
         said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away), logs[:MOST_LOGS])
@@ -181,12 +182,12 @@ def key_of(job: Json) -> tuple[str, str, str]:
     return str(job["metadata"].get("namespace", "")), str(job["metadata"]["name"]), str(backend_of(job))
 
 
-def put_job(samples: Samples, job: Json, pods: Sequence[Json], *, known: bool = True) -> None:
+def put_job(samples: Samples, job: Json, pods: Sequence[Json], time: datetime, *, known: bool = True) -> None:
     """One job with its pods that have not ended, if these are known."""
     key, now = key_of(job), phase(job)
     alive = () if now.ended else pods
     retries = retries_of(job, pods)
-    idle_s = 0.0 if now.ended or suspension(job, now.name) else waiting_s(job, alive, retries)
+    idle_s = 0.0 if now.ended or suspension(job, now.name) else waiting_s(job, alive, retries, time)
     word = "succeeded" if now.succeeded else "failed" if now.failed else ""
     word = word or ("suspended" if suspension(job, now.name) else "waiting" if idle_s else "running")
     samples.put("job_info", 1, *key, queue_of(job).name, now.name)
@@ -209,14 +210,17 @@ def retries_of(job: Json, pods: Sequence[Json]) -> int:
     return max(begun, *counted)
 
 
-def waiting_s(job: Json, pods: Sequence[Json], retries: int) -> float:
-    """Seconds since which a job waits for pods: since it began again, if it did; 0 if every pod that exists runs."""
+def waiting_s(job: Json, pods: Sequence[Json], retries: int, now: datetime) -> float:
+    """Seconds since which a job waits for pods: since it began again, if it did; 0 if every pod that exists runs.
+
+    `now` is by the API server's clock, as the times of objects are.
+    """
     late = [pod for pod in pods if not overview.runs(pod)]
     if pods and not late:
         return 0.0
     again = late and (retries or len(late) < len(pods))
     since = min((str(pod["metadata"].get("creationTimestamp", "")) for pod in late), default="") if again else ""
-    return max(age_s(since or job["metadata"].get("creationTimestamp")), 0.001)
+    return max(age_s(since or job["metadata"].get("creationTimestamp"), now), 0.001)
 
 
 def put_rank(samples: Samples, key: Sequence[str], said: Reading) -> None:

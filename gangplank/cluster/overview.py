@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job, submitted_kinds
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import pace
-from gangplank.cluster.client import FORBIDDEN, path
-from gangplank.cluster.members import controller_of, default_container, may_own, pod_label, rank_of
+from gangplank.cluster.client import FORBIDDEN, MOST_BYTES, path
+from gangplank.cluster.members import controller_of, may_own, pod_label, rank_of
 from gangplank.cluster.progress import phase
 from gangplank.cluster.snapshot import items, snapshot
 from gangplank.cluster.standstill import size_of
@@ -372,21 +372,18 @@ def reading(kube: Kube, pod: Json, missing: list[str], away: Collection[str] = (
     """What the ranks of a pod say of their progress; nothing where its node does not answer, as the `away` do not."""
     meta, node = pod["metadata"], pod["spec"].get("nodeName")
     what = f"progress of jobs in {meta['namespace']}"
-    query = {"tailLines": str(LINES), "timestamps": "true"}
-    query |= {"container": name} if (name := default_container(pod)) else {}
     if node in away:
         missing.append(f"{what}: node {node} does not answer")
         return {}
     try:
-        where = f"{path('v1', 'Pod', meta['namespace'], meta['name'])}/log"
-        text = kube.patient(limit_s=0).read("GET", where, query=query)
+        lines = kube.patient(limit_s=0).log(pod, last=LINES, most=MOST_BYTES, timestamps=True)
     except KubeError as error:
         if error.status == FORBIDDEN:
             missing.append(f"{what}: you may not read their logs")
         elif error.outage:  # the API server asks the node
             missing.append(f"{what}: node {node} does not answer")
         return {}  # it has just begun, or ended
-    return readings(text.decode("utf-8", "replace").split("\n"))
+    return readings(lines)
 
 
 def first(pods: Iterable[Json]) -> Json:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from gangplank import text
 from gangplank.backends import BACKENDS
 from gangplank.backends.base import Ends
-from gangplank.k8s.conditions import failed_init
 from gangplank.proof import log_lines
 
 if TYPE_CHECKING:
@@ -190,18 +189,3 @@ def waiting_reasons(pods: Iterable[Mapping[str, Any]]) -> list[str]:
             if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
                 reasons.append(f"{name}: {waiting['reason']}: {waiting.get('message', '')}")
     return reasons
-
-
-def first_failure(pods: Iterable[Mapping[str, Any]]) -> tuple[str, str] | None:
-    """The pod whose container failed first, and how it ended; None if none failed."""
-    ended = []
-    for pod in pods:
-        init = failed_init(pod)
-        for container in [*init, *((pod.get("status") or {}).get("containerStatuses") or ())]:
-            for state in (container.get("lastState") or {}, container.get("state") or {}):
-                end = state.get("terminated")
-                if end and end.get("exitCode"):
-                    where = f"init container {container['name']}: " if container in init else ""
-                    how = f"{where}{end.get('reason', 'Error')}, exit code {end['exitCode']}"
-                    ended.append((str(end.get("finishedAt") or ""), pod["metadata"]["name"], how))
-    return min(ended)[1:] if ended else None

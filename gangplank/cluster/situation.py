@@ -11,10 +11,12 @@ from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import failure, pace, ranks
-from gangplank.cluster.client import FORBIDDEN, path
+from gangplank.cluster.client import FORBIDDEN, MOST_BYTES, path
 from gangplank.cluster.deployed import DEPLOYMENTS
+from gangplank.cluster.ends import End, ends, latest
 from gangplank.cluster.failure import LastWords
-from gangplank.cluster.progress import Phase, first_failure, phase
+from gangplank.cluster.logs import runs
+from gangplank.cluster.progress import Phase, phase
 from gangplank.cluster.retries import used_up
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
 from gangplank.cluster.snapshot import DEVICES, items, snapshot, with_drivers, with_runtimes
@@ -52,7 +54,6 @@ NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers in
 LEFT_OUT = {"type": "", "reason": "", "message": ""}  # of an event
 MOST_LOGS = 64  # that are read of a job
 LOGS_S = 10.0  # for all of them together: if a node does not answer, the API server's answer is one that may change
-MOST_BYTES = 1 << 18  # of each; of longer lines, fewer are read
 
 
 def asked(
@@ -116,7 +117,8 @@ def situation(
     events = about(state.events, uids, makers)
     now, status = ending(job), job.get("status") or {}
     answering = [pod for pod in pods if pod["spec"].get("nodeName") not in state.away]  # of others there is no log
-    words = last_words(kube, answering) if now.failed or first_failure(pods) else []
+    stopped = any(not runs(pod, container["name"]) for pod in pods for container in pod["spec"]["containers"])
+    words = last_words(kube, answering) if now.failed or (stopped and [*ends(pods)]) else []
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     current = pods if now.ended else present(pods, wanted)
     due = wanted.size if wanted else 0
@@ -260,11 +262,11 @@ def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[st
 
 
 def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
-    """The ends of the logs of pods, of their run before where this one has no end yet."""
+    """The ends of the logs of pods, of their run before where this one does not run and has no end either."""
     words, kube = [], kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
         log = LastWords(pod["metadata"]["name"])
-        for previous in (False, True):
+        for previous in (False,) if runs(pod, "") else (False, True):
             try:
                 lines = kube.log(pod, last=LINES, previous=previous, most=MOST_BYTES)
             except KubeError:
@@ -279,12 +281,16 @@ def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
 
 
 def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
-    """Who failed first, from the ends of the logs and of the containers."""
-    own, reported = first_failure(pods), failure.first(words)
-    if reported and (own is None or any(log.pod == own[0] and log.time for log in words)):
+    """Who failed first in the last attempt, from the ends of the logs and of the containers."""
+    every = [*ends(pods)]
+    last = latest(every)
+    past = {end.pod for end in every} - {end.pod for end in last}
+    words = [log for log in words if log.pod not in past]
+    own, reported = min(last, default=None), failure.first(words)
+    if reported and (own is None or any(log.pod == own.pod and log.time for log in words)):
         return of_process(reported)
     if own:
-        return of_container(own, [line for log in words if log.pod == own[0] for line in log.lines])
+        return of_container(own, [line for log in words if log.pod == own.pod for line in log.lines])
     return None
 
 
@@ -293,10 +299,9 @@ def of_process(log: LastWords) -> Failure:
     return Failure(log.who, log.how, tuple(log.lines), log.status)
 
 
-def of_container(end: tuple[str, str], lines: Iterable[str]) -> Failure:
-    """The failure of a container, from what first_failure says of its end and its last lines."""
-    pod, how = end
-    return Failure(pod, how, tuple(lines), int(how.rpartition(" ")[2]))
+def of_container(end: End, lines: Iterable[str]) -> Failure:
+    """The failure of a container, from its end and its last lines."""
+    return Failure(end.pod, end.how, tuple(lines), int(end.how.rpartition(" ")[2]))
 
 
 def standstill(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -202,13 +201,13 @@ def rests(
     away: Collection[str] = (),
 ) -> Rests:
     """What jobs that run have left: by their steps, else by what those like them took."""
-    now = time.time()
     some = lasting[:MOST_LOGS]
     with ThreadPoolExecutor(overview.THREADS) as pool:
         kinds = sorted({likeness(one) for one in some} - {""})
         ends = dict(pool.map(lambda kind: (kind, past.closing(kube, kind, missing)), kinds))
         lines = pool.map(lambda one: said_by(kube, pods.of(one), missing, away), some)
         said = dict(zip(map(key_of, some), lines, strict=True))
+    now = kube.now().timestamp()
     runs = {key_of(one): run_of(one, pods.of(one)) for one in lasting}
     so_far = {key: max(0.0, now - run.began) if run else 0.0 for key, run in runs.items()}
     by_steps: dict[str, Interval | None] = {}

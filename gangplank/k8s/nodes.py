@@ -18,6 +18,18 @@ KEEPS_OUT = ("NoSchedule", "NoExecute")
 RESERVED = ("node-role.kubernetes.io/", "node.kubernetes.io/", "node-restriction.kubernetes.io/")
 
 
+def answers(node: Json) -> bool:
+    """Whether a node's kubelet reports to Kubernetes, Ready or not: pods of one that does may well run.
+
+    >>> nodes = [{"status": {"conditions": [{"type": "Ready", "status": one}]}} for one in ("True", "False", "Unknown")]
+    >>> [answers(node) for node in [*nodes, {}]]
+    [True, True, False, False]
+    """
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    lost = any(taint["key"] == UNREACHABLE for taint in (node.get("spec") or {}).get("taints") or ())
+    return not lost and any(one["type"] == "Ready" and one.get("status") in {"True", "False"} for one in conditions)
+
+
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:
     """Whether one of the tolerations lets a pod onto a node with this taint (core/v1, ToleratesTaint).
 

@@ -62,6 +62,14 @@ def unreadable(name: str, error: Exception, fix: str) -> Unreadable:
     return Unreadable(str(Problem(name, reason, "a file that can be read", fix)))
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file exists; a path that no file can have, as one that is too long, is of none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
 def write(path: Path, text: str, mode: int = 0o666) -> None:
     """Write a file whole or not at all, or into a pipe or a device as it is; raises OSError.
 

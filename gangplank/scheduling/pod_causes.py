@@ -346,6 +346,15 @@ def unreplaced(pods: Iterable[Json]) -> list[Json]:
     return [pod for pod, phase in phases if phase == "Failed" and rank(pod) not in running]
 
 
+def newest(pods: Iterable[Json]) -> list[Json]:
+    """The last pod of each rank: what ended the others did not end the job."""
+    return list({rank(pod): pod for pod in sorted(pods, key=_created)}.values())
+
+
+def _created(pod: Json) -> str:
+    return str(pod["metadata"].get("creationTimestamp") or "")
+
+
 def memory(pods: Iterable[Json]) -> Iterator[tuple[Cause, bool]]:
     """Containers of which the kernel killed a process for want of memory; and whether that must have ended them.
 

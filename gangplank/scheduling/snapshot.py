@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.k8s.conditions import has_condition
+from gangplank.k8s.nodes import answers
 from gangplank.scheduling.amounts import amounts, requests
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Snapshot:
     @cached_property
     def away(self) -> frozenset[str]:
         """The nodes that do not answer."""
-        return frozenset(node["metadata"]["name"] for node in self.nodes if not has_condition(node, "Ready"))
+        return frozenset(node["metadata"]["name"] for node in self.nodes if not answers(node))
 
     @property
     def home(self) -> Snapshot:

@@ -165,7 +165,8 @@ def diagnose(now: Situation) -> Diagnosis:
             causes = _not_started(now)
             if causes.cause and causes.cause.code in ADMISSION:
                 return causes
-        return _seen(now, "failed", _ends(now, now.pods, [*_meeting(now), _failed(now)], now.reason))
+        newest = pod_causes.newest(now.pods)
+        return _seen(now, "failed", _ends(now, newest, [*_meeting(now), _failed(now)], now.reason))
     if now.suspended:
         held = "kubectl describe workloads.kueue.x-k8s.io says why; if others resume the job, Kueue suspends it again"
         fix = held if now.suspended.startswith(HELD) else "resume it, or delete it and submit it again"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,9 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
         return False
     with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(path, json.dumps(content).encode(), 0o600)
+        with (path.parent / ".lock").open("w") as lock:  # two runs of one checkout note at the same moment
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            write(path, json.dumps(content).encode(), 0o600)
         return True
     return False
 

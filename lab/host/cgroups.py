@@ -11,6 +11,7 @@ from lab.errors import LabError
 
 CGROUPS = Path("/sys/fs/cgroup")
 SLICE = "gangplank"
+SYSTEM = "system"  # of supervisord and of its programs: gangplank/system
 LENT = "user.gangplank.lent"  # an attribute of v2's gangplank: the controllers that were off before
 CGROUP_S = 5  # how long a cgroup may stay busy after its processes ended
 

@@ -33,9 +33,14 @@ class Change:
     secret: bool
 
 
+def draft_of(path: Path) -> Path:
+    """Where `write` has what it writes; an interrupted run leaves it there."""
+    return path.with_name(f".{path.name}.gangplank")
+
+
 def write(path: Path, data: bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
     """Write `data` to `path` with exactly `mode`, and `owner` (user, group) if any; its folder must exist."""
-    draft = path.with_name(f".{path.name}.gangplank")
+    draft = draft_of(path)
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
             if owner:

@@ -22,7 +22,7 @@ from gangplank.errors import Problem
 from gangplank.processes import process
 from gangplank.wait import late, polls
 from lab.errors import LabError
-from lab.host.files import write
+from lab.host.files import draft_of, write
 from lab.host.kubeconfig_text import LISTS, edit, ended, keys, less
 
 if TYPE_CHECKING:
@@ -227,6 +227,32 @@ def _has(content: dict[str, Any], name: str) -> bool:
     return any(entry.get("name") == name for part in LISTS for entry in content[part])
 
 
+def _cluster(content: dict[str, Any], name: str) -> dict[str, Any]:
+    """The cluster of this name in a kubeconfig; empty if there is none."""
+    clusters = [entry.get("cluster") for entry in content["clusters"] if entry.get("name") == name]
+    return clusters[0] if clusters and isinstance(clusters[0], dict) else {}
+
+
+def refuse_other(path: Path, name: str, server: str, *, lab: Path) -> None:
+    """Raise KubeconfigError if the file has entries of this name that are not of a lab with this `server`, a URL."""
+    path = place(path)
+    content = parse(read(path), path)
+    if path in noted(lab) or not _has(content, name) or _cluster(content, name).get("server") == server:
+        return
+    fix = f"set lab_cluster_context to another name, or rename yours: kubectl config rename-context {name} NEW"
+    got = f"a cluster, a user or a context called {name} that is not the lab's"
+    raise KubeconfigError(str(Problem(str(path), got, "none of this name, or the lab's own", fix)))
+
+
+def _is_labs(path: Path, name: str, lab: Path) -> bool:
+    """Whether the entries of this name in a file without a note have the authority of the lab in this folder."""
+    authority = lab / "pki/ca.crt"
+    if not authority.exists() or not path.exists():
+        return False
+    data = base64.b64encode(authority.read_bytes()).decode()
+    return _cluster(parse(read(path), path), name).get("certificate-authority-data") == data
+
+
 def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -> bool:
     """Add (with `admin`) or remove the context; return whether the file had to change.
 
@@ -237,6 +263,8 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
         return False
     path = place(path)
     new = entries(admin, name) if admin else None
+    if new:
+        refuse_other(path, name, new["clusters"]["cluster"]["server"], lab=lab)
     chosen = bool(new) and chosen_elsewhere()
 
     def changed() -> tuple[str, dict[str, Any], dict[str, Any]] | None:
@@ -250,6 +278,9 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
     change = changed() if admin or path.exists() else None
     if dry:
         return bool(change)
+    if (draft := draft_of(path.resolve())).exists():  # of an interrupted run, with all the user's credentials
+        with locked(path):
+            draft.unlink(missing_ok=True)
     notes = noted(lab)
     if change:
         _make_folder(path.parent)
@@ -271,7 +302,7 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
 def remove(name: str, lab: Path, *, dry: bool) -> bool:
     """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change.
 
-    Raises KubeconfigError, with all files that cannot be changed, once the others are. One that nobody can read, and
+    In a file that is not noted, entries of that name may be another lab's, or the user's own: they stay. Raises KubeconfigError, with all files that cannot be changed, once the others are. One that nobody can read, and
     that is not noted, has no context.
     """
     notes, changed, problems = noted(lab), False, list[str]()
@@ -279,7 +310,8 @@ def remove(name: str, lab: Path, *, dry: bool) -> bool:
         if path.resolve().is_relative_to(lab.resolve()):  # it goes with the lab
             continue
         try:
-            changed |= ensure(path, name, None, lab=lab, dry=dry)
+            if path in notes or _is_labs(path, name, lab):
+                changed |= ensure(path, name, None, lab=lab, dry=dry)
         except KubeconfigError as error:
             if path in notes or not isinstance(error, UnreadableError):
                 problems.append(str(error))
@@ -322,4 +354,12 @@ def _write(path: Path, text: str, after: dict[str, Any], *, added: Collection[st
     target = path.resolve()
     old = target.stat() if target.exists() else None
     mode = old.st_mode & 0o7777 if old else 0o600
-    write(target, result.encode(), mode, _owner(old or target.parent.stat()))
+    try:
+        write(target, result.encode(), mode, _owner(old or target.parent.stat()))
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        with target.open("r+b") as stream:  # it is a mount, as in a container: it keeps its file
+            stream.write(result.encode())
+            stream.truncate()
+            os.fsync(stream.fileno())

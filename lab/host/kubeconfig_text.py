@@ -110,7 +110,8 @@ def _with_json(text: str, root: yaml.MappingNode, part: str, node: yaml.Node | N
 def _with_context(text: str, name: str) -> str:
     root = _root(text)
     node, colon = _place(text, "current-context")
-    value = json.dumps(name) if root.flow_style or not name else name
+    plain = yaml.safe_dump(name, width=10**6).partition("\n")[0] == name  # else it would be read as a number, say
+    value = name if plain and not root.flow_style else json.dumps(name)
     if node is not None:
         start, end = (node.start_mark.index, node.end_mark.index) if node.end_mark.index > colon else (colon, colon)
         blank = " " if start == colon else ""

@@ -24,16 +24,22 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 NAME = "lab.lock"
-MARKERS = (NAME, "parts.json")  # labs of before the lock have only the second
 POLL_S = 0.3
 
 
 def refuse_foreign(folder: Path) -> None:
     """Raise LabError if the folder has files and is not a lab's."""
-    if not folder.exists() or not any(folder.iterdir()) or any((folder / name).exists() for name in MARKERS):
+    if not folder.exists() or not any(folder.iterdir()) or (folder / NAME).exists() or _has_parts(folder):
         return
     fix = "set lab_cluster_folder to the lab's folder, or to a new one"
     raise LabError(str(Problem("lab_cluster_folder", f"{folder} with other files in it", "the folder of a lab", fix)))
+
+
+def _has_parts(folder: Path) -> bool:
+    """Whether a folder has the list of a lab's parts: a lab of before the lock is marked by that alone."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return "bin" in json.loads((folder / "parts.json").read_text())
+    return False
 
 
 @contextlib.contextmanager

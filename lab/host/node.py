@@ -14,13 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gangplank.disk import discard
+from gangplank.errors import Problem
+from lab.errors import LabError
 from lab.host.cgroups import ensure_cgroup, members, remove_cgroup
 from lab.host.files import write
 from lab.host.lock import NAME, refuse_foreign
-from lab.host.mounts import Bind, are_complete, make_mounts, remove_mounts, unmount
+from lab.host.mounts import Bind, are_complete, make_mounts, mounts_below, remove_mounts, unmount
 from lab.host.namespaces import NETNS, RUN, is_namespace, mntns, netns, run
 from lab.host.network import HOST_LINK, SWITCH, ensure_network, ensure_switch, links
-from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in
+from lab.host.processes import kill, kill_all, pinned_namespaces, processes_in, strays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,12 +65,11 @@ def _ensure_node(place: Node, tree: str, address: str, routes: dict[str, str]) -
     binds = [Bind(str(place.folder / bind.source), bind.target, bind.writable) for bind in place.binds]
     layout = f"{tree} {binds}"
     removed, lines = "", []
-    if mntns(node).exists():
-        as_asked = stamp.exists() and stamp.read_text() == layout
-        if not as_asked or not are_complete(node, binds):
-            if is_namespace(mntns(node)):  # else a reboot left a plain file
-                removed = "its mounts were incomplete" if as_asked else "it had the mounts of another version"
-            remove_node(node)
+    as_asked = stamp.exists() and stamp.read_text() == layout
+    if not (as_asked and is_namespace(netns(node)) and are_complete(node, binds)):
+        if is_namespace(netns(node)) and is_namespace(mntns(node)):  # else neither is left to use
+            removed = "its mounts were incomplete" if as_asked else "it had the mounts of another version"
+        remove_node(node)  # also if it has no pin: programs live on in what an interrupted removal unpinned
     if ensure_network(node, address, routes):
         lines.append("its network was missing or incomplete")
     if ensure_cgroup(node):
@@ -89,7 +90,7 @@ def remove_node(node: str) -> bool:
         remove_mounts(node)  # pins first: otherwise supervisord would restart the node's programs in them
         if netns(node).exists():
             run(["ip", "netns", "del", netns(node).name])
-        kill(lambda: set(processes_in(namespaces)) | members(node))
+        kill(lambda: set(processes_in(namespaces)) | members(node) | strays())
     remove_cgroup(node)
     return existed
 
@@ -103,6 +104,14 @@ def lab_nodes() -> list[str]:
 def lab_exists(state: Path, *, keep: bool) -> bool:
     """Whether `remove_lab` would remove anything."""
     return bool(lab_nodes()) or RUN.exists() or (NETNS / SWITCH).exists() or (state.exists() and not keep)
+
+
+def refuse_mounts(folder: Path) -> None:
+    """Raise LabError if something is mounted below a folder that is to be removed: its files are the user's."""
+    points = [point for point in mounts_below(folder.resolve()) if point != str(folder.resolve())]
+    if points:
+        fix = f"umount {' '.join(reversed(points))}, then run it again"
+        raise LabError(str(Problem(str(folder), f"mounts in it: {', '.join(points)}", "only the lab's own files", fix)))
 
 
 def _remove_folder(state: Path) -> None:
@@ -126,6 +135,8 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
     Its files in `state` are removed too, unless `keep`: the next lab is then the same cluster, with its data.
     """
     refuse_foreign(state)
+    if not keep:
+        refuse_mounts(state)
     existed = lab_exists(state, keep=keep)
     kill_all()
     nodes = lab_nodes()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.wait import late, polls
 from lab.errors import LabError
-from lab.host.cgroups import members
+from lab.host.cgroups import SYSTEM, members
 from lab.host.namespaces import NETNS, RUN, is_namespace, mntns, netns
 
 if TYPE_CHECKING:
@@ -37,6 +37,18 @@ def processes_in(namespaces: set[int]) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 if {(entry / "ns" / kind).stat().st_ino for kind in ("net", "mnt")} & namespaces:
                     yield int(entry.name)
+
+
+def strays() -> set[int]:
+    """The lab's programs in a network that is not a node's any more: the run that unpinned it was interrupted."""
+    own = Path("/proc/self/ns/net").stat().st_ino  # supervisord's
+    with pinned_namespaces(None) as pinned:
+        pids = set()
+        for pid in members(SYSTEM):
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/ns/net").stat().st_ino not in {own, *pinned}:
+                    pids.add(pid)
+        return pids
 
 
 def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from gangplank.errors import Problem
 from gangplank.wait import late, polls
 from lab.errors import LabError
-from lab.host.cgroups import ensure_cgroup, join_cgroup
+from lab.host.cgroups import SYSTEM, ensure_cgroup, join_cgroup
 from lab.host.namespaces import RUN
 from lab.host.processes import kill_members
 
@@ -46,7 +46,6 @@ loggers.RotatingFileHandler.doRollover = replace
 supervisord.main(sys.argv[2:])
 """
 PID = RUN / "supervisord.pid"  # as supervisord.conf.j2 has it
-SYSTEM = "system"  # the cgroup of supervisord and of its programs
 
 
 class Connection(http.client.HTTPConnection):

@@ -17,13 +17,17 @@ class ActionModule(LabAction):
         "context": {"type": "str", "required": True},
         "folder": {"type": "path", "required": True},
         "admin": {"type": "path"},
-        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "server": {"type": "str"},
+        "state": {"type": "str", "choices": ["present", "absent", "free"], "default": "present"},
     }
-    REQUIRED_IF: ClassVar = [("state", "present", ["admin"])]
+    REQUIRED_IF: ClassVar = [("state", "present", ["admin"]), ("state", "free", ["server"])]
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert the arguments and call."""
         path, name, lab = kubeconfig.user_file().absolute(), arguments["context"], Path(arguments["folder"])
+        if arguments["state"] == "free":
+            kubeconfig.refuse_other(path, name, arguments["server"], lab=lab)
+            return {"changed": False, "path": str(path)}
         if arguments["state"] == "absent":
             return {"changed": kubeconfig.remove(name, lab, dry=self.dry), "path": str(path)}
         admin = Path(arguments["admin"])

@@ -55,6 +55,8 @@ class ActionModule(LabAction):
             name, folder = arguments["name"], Path(arguments["folder"])
             if self.dry:
                 return {"changed": name in node.lab_nodes() or (folder.exists() and not arguments["keep"])}
+            if not arguments["keep"]:
+                node.refuse_mounts(folder)
             existed = node.remove_node(name)
             # No half of its images is left to a node of its name.
             return {"changed": (not arguments["keep"] and discard(folder)) or existed}

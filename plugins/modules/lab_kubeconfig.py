@@ -21,12 +21,18 @@ options:
   admin:
     description: The lab's own kubeconfig; required with O(state=present).
     type: path
+  server:
+    description: The URL of the lab's API server; required with O(state=free).
+    type: str
   state:
-    description: Whether the context should exist.
+    description:
+      - Whether the context should exist. V(absent) leaves what another lab, or the user, has under that name.
+      - V(free) changes nothing, and refuses a file with entries of that name that are not the lab's.
     type: str
     choices:
       - present
       - absent
+      - free
     default: present
 """
 

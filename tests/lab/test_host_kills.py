@@ -24,7 +24,7 @@ from tests.support.sweeps import sweeping
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNS = (
-    "D1 make", "D1 join", "D1 leave", "D1 remove", "D2 reboot", "D2 make-cut", "D1 configure", "D2 cut",
+    "D1 make", "D1 join", "D1 leave", "D1 remove", "D1 again", "D2 reboot", "D2 make-cut", "D1 configure", "D2 cut",
 )  # fmt: skip
 SEED, SAMPLE = 20261122, 12
 

@@ -18,7 +18,7 @@ import pytest
 from supervisor.xmlrpc import SupervisorTransport
 
 from gangplank.wait import polls
-from lab.host import cgroups, supervisor
+from lab.host import cgroups
 from lab.host.processes import kill_members
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def own_cgroup(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A name instead of `gangplank`; what runs there is ended, and the cgroup removed."""
     monkeypatch.setattr(cgroups, "SLICE", f"gangplank-test-{os.getpid()}")
     yield cgroups.SLICE
-    kill_members(supervisor.SYSTEM)
+    kill_members(cgroups.SYSTEM)
     cgroups.remove_cgroup()
 
 
@@ -172,7 +172,7 @@ def test_d15_a_supervisord_whose_maker_was_killed_right_after_its_start_is_in_th
     assert done.returncode == -signal.SIGKILL
     pid = int(done.stdout)
     try:
-        assert pid in cgroups.members(supervisor.SYSTEM), "else `make down` would not find it"
+        assert pid in cgroups.members(cgroups.SYSTEM), "else `make down` would not find it"
     finally:
         os.kill(pid, signal.SIGKILL)
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from gangplank.wait import polls
-from lab.host import cgroups, supervisor
+from lab.host import cgroups
 from lab.host.processes import kill_members
 from tests.lab.test_supervisor import DEADLINE_S, START, configure, ensure, processes
 from tests.support.sweeps import sweeping
@@ -72,7 +72,7 @@ def own_cgroup() -> Any:
     try:
         yield cgroups.SLICE
     finally:
-        kill_members(supervisor.SYSTEM)
+        kill_members(cgroups.SYSTEM)
         cgroups.remove_cgroup()
         cgroups.SLICE = before
 
@@ -112,7 +112,7 @@ def wait_for(folder: Path, programs: dict[str, str]) -> None:
 def live() -> list[str]:
     """The command of each process in the cgroup."""
     commands = []
-    for pid in cgroups.members(supervisor.SYSTEM):
+    for pid in cgroups.members(cgroups.SYSTEM):
         with contextlib.suppress(OSError):
             commands.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip())
     return sorted("supervisord" if "supervisor.supervisord" in command else command for command in commands)

@@ -72,13 +72,31 @@ def test_d6_the_cache_is_not_removed_under_a_build(tmp_path: Path) -> None:
     assert run(["sh", "-c", guard], tmp_path).returncode == 0
 
 
+def test_d1_an_interrupted_clean_leaves_no_half_of_the_cache_under_its_name(tmp_path: Path) -> None:
+    *_, removal = lines_of_clean(tmp_path)
+    for present in (False, True):
+        if present:
+            (tmp_path / "cache/parts").mkdir(parents=True)
+        done = run(["sh", "-c", f"rm() {{ test -e '{tmp_path}/cache.gone' && exit 9 || true; }}; {removal}"], tmp_path)
+        assert done.returncode == (9 if present else 0), done.stderr  # interrupted at the first removal of something
+    assert [path.name for path in tmp_path.iterdir()] == ["cache.gone"]
+    assert run(["sh", "-c", removal], tmp_path).returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
 def guards_of_clean(folder: Path) -> tuple[str, str]:
     """The commands of `make clean` before the one that removes the cache, of another cache."""
+    lab, build, _ = lines_of_clean(folder)
+    return lab, build
+
+
+def lines_of_clean(folder: Path) -> list[str]:
+    """The commands of `make clean`, of another cache."""
     recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe
-    lab, build, removal = recipe[1].replace("\\\n\t", "").replace("$(CACHE)", str(folder / "cache")).splitlines()
-    assert "rm -rf" in removal
-    return lab.strip().removeprefix("@"), build.strip().removeprefix("@")
+    lines = recipe[1].replace("\\\n\t", "").replace("$(CACHE)", str(folder / "cache")).splitlines()
+    assert [number for number, line in enumerate(lines) if "rm -rf" in line] == [2]
+    return [line.strip().removeprefix("@") for line in lines]
 
 
 def test_a_job_that_does_not_exist_is_refused_before_setup_with_the_jobs_that_do(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
-"""A lab of two nodes without programs, in namespaces of its own: made, killed after the n-th step, made again.
+"""A lab of two nodes, in namespaces of its own: made, killed after the n-th step, made again.
 
     unshare --mount --net --propagation private python -m tests.support.host_kills WHAT SCRATCH N
 
-WHAT is `make`, `join` (of the second node), `leave` (again), `remove`, `reboot`, `make-cut`, `configure` or `cut`. The
-last two are of what a node needs besides: certificates, files, the user's kubeconfig, its image store. After a cut the
-power fails too: of the files that were written and not synced, half are empty, drawn by the number of the step; and all
-are of before this boot. What `make-cut` has made in memory is gone then.
+WHAT is `make`, `join` (of the second node), `leave` (again), `remove`, `again` (with other mounts, under programs),
+`reboot`, `make-cut`, `configure` or `cut`. The last two are of what a node needs besides: certificates, files, the
+user's kubeconfig, its image store. After a cut the power fails too: of the files that were written and not synced, half
+are empty, drawn by the number of the step; and all are of before this boot. What `make-cut` has made in memory is gone
+then.
 
 A step is an external command (each line of `ip -batch` and of a script counts) or a file that is made, linked, renamed
 or removed, or gets another mode, owner or length. The last line printed is JSON: the steps that an undisturbed run
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank import disk
 from gangplank.wait import polls
 from lab.build.image_store import CONTENT, DATABASES, LAYERS, place_store, record_images
-from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki
+from lab.host import cgroups, files, kubeconfig, lock, mounts, namespaces, network, node, pki, processes
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -109,11 +110,11 @@ def place_of(name: Any, folder: int) -> str:
     return str((Path(f"/proc/self/fd/{folder}").readlink() if folder != -1 else Path()) / os.fsdecode(name))
 
 
-def make(scratch: Path, names: Collection[str] = tuple(NODES)) -> list[str]:
-    """Ensure both nodes, or these; return what was not right."""
+def make(scratch: Path, names: Collection[str] = tuple(NODES), more: Collection[mounts.Bind] = ()) -> list[str]:
+    """Ensure both nodes, or these, with more binds; return what was not right."""
     (scratch / "state").mkdir(parents=True, exist_ok=True)
     (scratch / "state" / lock.NAME).touch()
-    binds = [mounts.Bind("etc", "/mnt/etc"), mounts.Bind("log", "/var/log", True)]
+    binds = [mounts.Bind("etc", "/mnt/etc"), mounts.Bind("log", "/var/log", True), *more]
     nodes = [
         node.Node(name, scratch / "state/nodes" / name, address, f"10.99.{name[-1]}.0/24", binds)
         for name, address in NODES.items()
@@ -210,6 +211,23 @@ def leave(_: Path) -> bool:
     return node.remove_node("node-1")
 
 
+def again(scratch: Path) -> list[str]:
+    """Make both nodes with other mounts; return what was not right."""
+    return make(scratch, more=[mounts.Bind("more", "/mnt/more")])
+
+
+def start_programs() -> None:
+    """One in each node, where supervisord has its programs."""
+    cgroups.ensure_cgroup(cgroups.SYSTEM)
+    for name in NODES:
+        command = [*namespaces.enter(name), "sleep", "infinity"]
+        subprocess.Popen(command, preexec_fn=lambda: cgroups.join_cgroup(cgroups.SYSTEM))  # noqa: PLW1509  no threads
+    for _ in polls(5, 0.02):
+        if all(set(processes.processes_in({namespaces.mntns(name).stat().st_ino})) for name in NODES):
+            return
+    raise AssertionError("no program runs in each node")
+
+
 def reboot() -> None:
     """What a reboot leaves where /run is on the disk: the pins are plain files, and the links are gone."""
     for pin in [*namespaces.NETNS.glob("*"), *(namespaces.RUN / "mnt").glob("*")]:
@@ -279,6 +297,7 @@ def facts(scratch: Path) -> Any:
         },
         "own mounts": [re.sub(r"mnt:\[\d+\]|net:\[\d+\]", "", line) for line in facts_of_mounts("\n".join(own))],
         "files": facts_of_files(scratch),
+        "programs in what has no pin": len(outside()),
         "pins": [str(path) for path in sorted((namespaces.RUN / "mnt").glob("*"))],
         "cgroups": {
             str(path): {file.name: file.read_text() for file in sorted(path.glob("cpuset.[cm][pe]*s"))}
@@ -289,6 +308,17 @@ def facts(scratch: Path) -> Any:
     }
     text = json.dumps(result).replace(str(scratch), "SCRATCH").replace(cgroups.SLICE, "SLICE")
     return json.loads(text)
+
+
+ACTIONS = {"remove": remove, "leave": leave, "again": again, "configure": configure, "cut": configure}
+
+
+def outside() -> set[int]:
+    """The programs of nodes that are not in the namespaces of one."""
+    with processes.pinned_namespaces(None) as pinned:
+        spaces = {pid: Path(f"/proc/{pid}/ns") for pid in cgroups.members()}
+        numbers = {pid: {(ns / kind).stat().st_ino for kind in ("net", "mnt")} for pid, ns in spaces.items()}
+        return {pid for pid, own in numbers.items() if not own <= pinned}
 
 
 def in_child(what: Any, scratch: Path, limit: int, count: Path) -> bool:
@@ -328,10 +358,12 @@ def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
     real_run(["ip", "link", "set", "lo", "up"])
     cgroups.SLICE = f"gangplank-kills-{os.getpid()}"
     count = scratch.with_suffix(".count")
-    action = {"remove": remove, "leave": leave, "configure": configure, "cut": configure}.get(what, make)
+    action = ACTIONS.get(what, make)
     try:
-        if what in ("remove", "leave", "reboot"):
+        if what in ("remove", "leave", "reboot", "again"):
             make(scratch)
+        if what == "again":
+            start_programs()
         if what == "join":
             make(scratch, ("node-0",))
         if what == "reboot":
@@ -352,6 +384,7 @@ def main(what: str, scratch: Path, limit: int) -> dict[str, Any]:
         report = {"steps": steps, "killed": killed, "first": first, "second": bool(second)}
         return {**report, "stable": stable, "facts": after}
     finally:
+        processes.kill(cgroups.members)
         cgroups.remove_cgroup()
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 JOBS = "Kubernetes' Job controller"
 NO_GANG = "leave it out, or use volcano or pytorchjob"
+COUNTS = ("parallelism", "completions")
 
 
 def queue(_: Json) -> Queue:
@@ -68,7 +69,8 @@ def scale(job: Json, workers: int) -> Json:
 
 def pitfalls(manifest: Json) -> Iterator[str]:
     """What Kubernetes accepts although its author hardly intends it."""
-    if manifest["spec"].get("parallelism", 1) < manifest["spec"].get("completions", 1):
+    together, size = (1 if manifest["spec"].get(key) is None else manifest["spec"][key] for key in COUNTS)
+    if together < size:
         yield "parallelism is less than completions, so ranks that wait for each other never all run"
 
 

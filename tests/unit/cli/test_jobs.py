@@ -589,7 +589,7 @@ def test_who_waits_blames_no_init_container_that_may_recover(api: Api, phase: st
     starting(api, phase, **status)
     watch = following.JobWatch(api.objects[f"{JOBS}/digits"], Kube(api.kubeconfig))
     watch.poll()
-    assert watch.failures == {}
+    assert watch.ends == {}
 
 
 def test_logs_of_one_rank(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

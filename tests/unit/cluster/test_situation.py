@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends import BACKENDS
-from gangplank.cluster.client import Kube
+from gangplank.cluster.client import MOST_BYTES, Kube
 from gangplank.cluster.situation import (
     LEFT_OUT,
-    MOST_BYTES,
     about,
     asked,
     decided,

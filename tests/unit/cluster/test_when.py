@@ -51,7 +51,7 @@ def pod(name: str, of: str, **more: Any) -> Json:
 @pytest.fixture
 def site(api: Api, monkeypatch: pytest.MonkeyPatch) -> Api:
     """A node for one job at a time: `first` runs and has 50 of its 100 steps left, two a second; `second` waits."""
-    monkeypatch.setattr("gangplank.cluster.when.time.time", NOW.timestamp)
+    monkeypatch.setattr("gangplank.cluster.client.Kube.now", lambda _: NOW)
     ready = [{"type": "Ready", "status": "True"}]
     room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     node = {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": room, "conditions": ready}}

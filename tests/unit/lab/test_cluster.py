@@ -22,7 +22,7 @@ def parts(etcd: str, kubernetes: str) -> dict[str, object]:
     return {"bin": folders, "charts": {}, "images": [], "roots": {"node": "/none"}, "store": "/none"}
 
 
-def check(folder: Path, etcd: str, kubernetes: str, **more: object) -> str:
+def check(folder: Path, /, etcd: str, kubernetes: str, **more: object) -> str:
     """The output of a check run of these versions, with more inputs, over data of etcd 3.6.8 and Kubernetes 1.35.4."""
     (folder / "lab").mkdir()
     (folder / "lab/parts.json").write_text(json.dumps(parts("3.6.8", "1.35.4")))
@@ -69,6 +69,22 @@ def test_a_folder_at_a_path_of_the_nodes_own_is_refused_however_that_is_written(
     output = check(tmp_path, "3.6.8", "1.35.4", binds=[{"source": str(tmp_path), "target": target}])
     assert (f"got {tmp_path} at {target}, expected a folder of this machine" in " ".join(output.split())) == refused
     assert ("Ensure the certificates" in output) != refused
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "nodes", [["node-1", "gpu-01"], ["node-0", "gpu_1"], ["node-0", "node-64"], ["Node-0"], ["a", "b1"]]
+)
+def test_names_that_the_nodes_cannot_have_are_refused(tmp_path: Path, nodes: list[str]) -> None:
+    output = " ".join(check(tmp_path, "3.6.8", "1.35.4", nodes=nodes).split())
+    assert f"got {nodes}, expected names of small letters, digits and hyphens".replace('"', "'") in output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["lab", "/data/my lab", "/data/100%"])
+def test_a_folder_that_no_program_of_the_lab_could_use_is_refused(tmp_path: Path, folder: str) -> None:
+    output = " ".join(check(tmp_path, "3.6.8", "1.35.4", folder=folder).split())
+    assert f"lab_cluster_folder: got {folder}, expected an absolute path" in output
 
 
 @pytest.mark.slow

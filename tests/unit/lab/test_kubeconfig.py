@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import os
@@ -75,8 +76,10 @@ AFTER = {
 @pytest.fixture
 def admin(tmp_path: Path) -> Path:
     """An administrator's kubeconfig of a lab."""
+    (tmp_path / "lab/pki").mkdir(parents=True)
     for name in ("ca", "crt", "key"):
         (tmp_path / name).write_text(name * 90)
+    (tmp_path / "lab/pki/ca.crt").write_text((tmp_path / "ca").read_text())
     user = {"client-certificate": str(tmp_path / "crt"), "client-key": str(tmp_path / "key")}
     cluster = {"server": "https://192.0.2.1:6443", "certificate-authority": str(tmp_path / "ca")}
     config = {"clusters": [{"name": "x", "cluster": cluster}], "users": [{"name": "x", "user": user}]}
@@ -87,7 +90,7 @@ def admin(tmp_path: Path) -> Path:
 @pytest.fixture
 def lab(tmp_path: Path) -> Path:
     """The folder of a lab, with its notes."""
-    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab").mkdir(exist_ok=True)
     return tmp_path / "lab"
 
 
@@ -164,6 +167,48 @@ def test_d8_a_file_that_an_earlier_version_changed_loses_the_context_and_stays(
     assert not kubeconfig.parse(path.read_text(), path)["contexts"]
 
 
+OTHERS = {
+    "a cluster": "clusters: [{name: lab, cluster: {server: https://a.example}}]\n",
+    "a user": "users: [{name: lab, user: {token: mine}}]\n",
+    "a context": "contexts: [{name: lab, context: {cluster: a, user: u}}]\n",
+}
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_d8_what_the_user_has_under_the_labs_name_stays(
+    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(OTHERS[form])
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    for dry in (True, False):
+        with pytest.raises(KubeconfigError, match=r"called lab that is not the lab's.*Fix: set lab_cluster_context"):
+            ensure(path, "lab", admin, lab=lab, dry=dry)
+    assert not kubeconfig.remove("lab", lab, dry=False)
+    assert (path.read_text(), kubeconfig.noted(lab)) == (OTHERS[form], {})
+
+
+def test_d8_the_context_of_a_lab_on_another_machine_stays_when_this_one_goes(
+    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config"
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    assert ensure(path, "lab", admin, lab=lab, dry=False)
+    before = path.read_text()
+    (lab / kubeconfig.NOTES).unlink()
+    (lab / "pki/ca.crt").write_text("the authority of this machine's")
+    assert not kubeconfig.remove("lab", lab, dry=False)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["123", "true", "1.0", "null", "a: b", "it's"])
+def test_d8_kubectl_reads_the_name_of_any_context(tmp_path: Path, admin: Path, lab: Path, name: str) -> None:
+    path = tmp_path / "config"
+    path.write_text("kind: Config\n")
+    assert ensure(path, name, admin, lab=lab, dry=False)
+    assert yaml.safe_load(path.read_text())["current-context"] == name
+
+
 def test_d8_a_comment_on_a_line_that_was_added_stays(tmp_path: Path, admin: Path, lab: Path) -> None:
     path = tmp_path / "config"
     path.touch()
@@ -215,10 +260,12 @@ def test_d8_a_file_that_cannot_be_read_keeps_the_context_in_no_other(
 
 
 def test_d8_a_context_that_cannot_be_removed_is_said_also_of_a_file_without_a_note(
-    tmp_path: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "config"
-    path.write_text("x: &a\n- name: lab\n  cluster: {}\nclusters: *a\nkind: Config\n")
+    authority = base64.b64encode((admin.parent / "ca").read_bytes()).decode()
+    row = f"- name: lab\n  cluster: {{certificate-authority-data: {authority}}}"
+    path.write_text(f"x: &a\n{row}\nclusters: *a\nkind: Config\n")
     before = path.read_bytes()
     monkeypatch.setenv("KUBECONFIG", str(path))
     with pytest.raises(KubeconfigError, match="got YAML with anchors"):

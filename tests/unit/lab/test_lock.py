@@ -139,7 +139,10 @@ def test_d9_only_a_labs_folder_is_removed(tmp_path: Path, monkeypatch: pytest.Mo
         with pytest.raises(LabError, match=message):
             node.remove_lab(folder)
     assert (folder / "mine").read_text() == "precious"
-    (folder / "mine").rename(folder / "parts.json")
+    (folder / "mine").rename(folder / "parts.json")  # of another program
+    with pytest.raises(LabError, match=message):
+        node.remove_lab(folder)
+    (folder / "parts.json").write_text('{"bin": {}}')
     (folder / "nodes/node-0").mkdir(parents=True)
     with monkeypatch.context() as patch:
         patch.setattr("gangplank.disk.shutil.rmtree", interrupted)

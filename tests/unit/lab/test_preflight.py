@@ -199,6 +199,11 @@ def test_the_networks_are_those_of_the_lab() -> None:
     assert mine["preflight_state_folder"] == lab["lab_cluster_folder"]
 
 
+def test_preflight_looks_at_the_folder_that_the_lab_has() -> None:
+    variables = yaml.safe_load((ROOT / "inventories/lab/group_vars/all/lab.yml").read_text())
+    assert variables["preflight_state_folder"] == "{{ lab_cluster_folder }}"
+
+
 def test_a_bad_machine_ends_the_play_with_lines_and_no_traceback(tmp_path: Path) -> None:
     inputs = {
         "preflight_memory_gib": 1_000_000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import gc
 import os
 import signal
@@ -128,6 +129,13 @@ def test_d_an_answer_that_breaks_off_is_one_message(tmp_path: Path) -> None:
                     request(place)
         finally:
             server.shutdown()
+
+
+def test_supervisord_reads_the_programs_of_every_node_whatever_its_name_is() -> None:
+    template = ROOT / "roles/lab_cluster/templates/supervisord.conf.j2"
+    pattern = template.read_text().splitlines()[-1].rpartition("/")[2]
+    names = ("node-0.conf", "node0.conf", "gpu-a1.conf", "control-plane.conf", "supervisord.conf")
+    assert [fnmatch.fnmatch(name, pattern) for name in names] == [True, True, True, False, False]
 
 
 def test_a_lab_that_runs_from_another_folder_is_not_replaced(tmp_path: Path) -> None:

@@ -1,0 +1,66 @@
+"""How the containers of a job's pods ended, as the pods' statuses say: which of them failed first. Pure.
+
+A rank is started again in its container's place, or in another pod, and the pods of earlier attempts may stay. Ranks
+train only together, so the runs of one attempt overlap: what had ended before the last one began is of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gangplank.cluster.attempts import place
+from gangplank.k8s.conditions import failed_init
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from gangplank.spec import Json
+
+
+@dataclass(frozen=True, order=True)
+class End:
+    """A run of a container that ended with an exit code of its own; times are RFC 3339, "" if unknown."""
+
+    at: str
+    pod: str
+    how: str
+    began: str
+    run: str
+    """The pod's uid, the container's name, and how often it had been restarted, with slashes between."""
+    rank: str
+    """Equal for the runs of which each takes the other's place: the rank and the container."""
+
+
+def ends(pods: Iterable[Json]) -> Iterator[End]:
+    """The runs that failed, of all containers: the present one of each, and the one before."""
+    for pod in pods:
+        meta, init = pod["metadata"], failed_init(pod)
+        for container in [*init, *((pod.get("status") or {}).get("containerStatuses") or ())]:
+            name, count = container["name"], int(container.get("restartCount") or 0)
+            for state, number in ((container.get("lastState"), count - 1), (container.get("state"), count)):
+                end: Mapping[str, Any] = (state or {}).get("terminated") or {}
+                if end.get("exitCode"):
+                    where = f"init container {name}: " if container in init else ""
+                    yield End(
+                        at=str(end.get("finishedAt") or ""),
+                        pod=meta["name"],
+                        how=f"{where}{end.get('reason', 'Error')}, exit code {end['exitCode']}",
+                        began=str(end.get("startedAt") or meta.get("creationTimestamp") or ""),
+                        run=f"{meta.get('uid')}/{name}/{number}",
+                        rank=f"{place(pod)}/{name}",
+                    )
+
+
+def latest(runs: Iterable[End]) -> list[End]:
+    """Those of the last attempt in which something failed: the newest of each rank, unless it is of an earlier one."""
+    newest: dict[str, End] = {}
+    for end in sorted(runs):
+        newest[end.rank] = end
+    began = max(newest.values()).began if newest else ""
+    return [end for end in newest.values() if not end.at or end.at >= began]
+
+
+def first_failure(pods: Iterable[Json]) -> End | None:
+    """The container that failed first in the last attempt, and how it ended; None if none failed."""
+    return min(latest(ends(pods)), default=None)
