@@ -966,3 +966,28 @@ def test_a_job_that_its_ttl_removed_has_failed_only_if_nothing_says_that_it_ende
     end = follow.follow(watch, lambda _: None, 60)
     assert end is not None
     assert (end.name, "ttl_s" in end.reason, bool(watch.job)) == (name, True, name != "Failed")
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_the_log_of_a_container_that_has_ended_is_awaited_and_its_missing_end_is_said(
+    monkeypatch: pytest.MonkeyPatch, server: Server, kube: Kube, *, answers: bool
+) -> None:
+    """Its node is slow, and the job has ended."""
+    monkeypatch.setattr(follow, "QUIET_S", 0.1)
+    monkeypatch.setattr(follow, "SILENT_S", 30.0 if answers else 0.2)
+    free, whole = threading.Event(), Handler.log
+
+    def slow(self: Handler, where: str, options: dict[str, str]) -> None:
+        free.wait(0.5 if answers else 30.0)
+        whole(self, where, options)
+
+    monkeypatch.setattr(Handler, "log", slow)
+    job = manifest(server, "Completed")
+    server.pod("digits-0", "terminated")
+    server.prints("digits-0", "one", "two")
+    watch = follow.JobWatch(job, kube)
+    watch.poll()
+    lines = [line for _, line in watch.finish()]
+    free.set()
+    gone = "(the log of digits-0 was not read to its end: its node does not answer)"
+    assert lines == (["one", "two"] if answers else [gone])

@@ -55,6 +55,7 @@ def volcano(*tasks: Json, plugins: Json | None = None, **spec: Any) -> Json:
         ("pytorchjob", {"pytorchReplicaSpecs": {"Master": PART}, "nprocPerNode": "1"}, "has a limit but no request"),
         ("trainjob", {}, "no trainer stanza"),
         ("indexed", {"completions": 3, "parallelism": 2}, "never all run"),
+        ("indexed", {"completions": 3, "parallelism": None}, "never all run"),
     ],
 )
 def test_tells(backend: str, spec: Json, said: str) -> None:

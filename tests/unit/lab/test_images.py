@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -412,6 +413,14 @@ def test_d15_each_image_of_a_part_stays_while_another_checkout_uses_it(tmp_path:
     note(tmp_path, {"images": images[:1]}, other)
     sweep_images(tmp_path, ["volcano"], [])
     assert [folder.exists() for folder in folders] == [True, False, False]
+
+
+def test_d6_two_runs_of_a_checkout_that_note_at_once_both_succeed(tmp_path: Path) -> None:
+    def run(number: int) -> bool:
+        return note(tmp_path, {"images": [{"archive": str(tmp_path / f"images/part-{number}/image.tar")}]})
+
+    with ThreadPoolExecutor(8) as pool:
+        assert any(pool.map(run, range(400)))
 
 
 def loaded(archive: Path, **files: object) -> dict[str, str]:

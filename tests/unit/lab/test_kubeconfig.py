@@ -209,6 +209,14 @@ def test_d8_kubectl_reads_the_name_of_any_context(tmp_path: Path, admin: Path, l
     assert yaml.safe_load(path.read_text())["current-context"] == name
 
 
+def test_d1_what_an_interrupted_run_was_writing_is_removed(tmp_path: Path, admin: Path, lab: Path) -> None:
+    path, draft = tmp_path / "config", tmp_path / ".config.gangplank"
+    path.write_text(MINE)
+    draft.write_text("the user's credentials, and half of the lab's")
+    kubeconfig.ensure(path, "lab", None, lab=lab, dry=False)
+    assert (path.read_text(), draft.exists(), admin.exists()) == (MINE, False, True)
+
+
 def test_d8_a_comment_on_a_line_that_was_added_stays(tmp_path: Path, admin: Path, lab: Path) -> None:
     path = tmp_path / "config"
     path.touch()
