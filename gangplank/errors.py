@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 # Temporary answers of the API server or of a proxy before it; 410 is of a read whose version etcd has forgotten
 BUSY = {410, 429, 500, 502, 503, 504}
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # what systems say where no more can be written
+NO_NAME = {errno.ENAMETOOLONG, errno.ELOOP}  # and of a word that no file can be called
 GOT_LIMIT = 120  # characters of the offending value that a message shows
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gangplank.cli.completion import complete
 from gangplank.cli.parser import command_line
 from gangplank.cli.terminal import CLUSTER, CUT, INTERRUPTED, OK, REFUSED, complain
-from gangplank.errors import FULL, GangplankError, Problem
+from gangplank.errors import FULL, NO_NAME, GangplankError, Problem, shown
 
 if TYPE_CHECKING:
     import argparse
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         leave_output()  # the reader has gone
         return CUT if args.command in ACTS else OK
     except OSError as error:
+        if error.errno in NO_NAME:
+            return complain(str(Problem(shown(error.filename), str(error.strerror), "a file that exists")), REFUSED)
         if error.errno not in FULL:
             raise
         leave_output()

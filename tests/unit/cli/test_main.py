@@ -276,3 +276,12 @@ def test_a_missing_package_is_one_of_a_file_that_a_checkout_and_a_wheel_come_wit
     assert {"cryptography", "jinja2", "kubernetes", "prometheus-client", "tensorboardx"} <= {
         line.partition("==")[0] for line in locked.splitlines()
     }
+
+
+@pytest.mark.parametrize("words", [["expand"], ["run"], ["fit"], ["submit", "--dry-run"]])
+def test_a_word_that_no_file_can_be_called_is_refused(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    code, out, err = run(capsys, *words, "a" * 5000)
+    assert code != 0
+    assert out == ""
+    assert err.startswith("gangplank: ")
+    assert ", expected " in err
