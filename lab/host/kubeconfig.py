@@ -302,7 +302,8 @@ def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -
 def remove(name: str, lab: Path, *, dry: bool) -> bool:
     """Remove the lab's context from the user's kubeconfig, and from each that is noted; whether one had to change.
 
-    In a file that is not noted, entries of that name may be another lab's, or the user's own: they stay. Raises KubeconfigError, with all files that cannot be changed, once the others are. One that nobody can read, and
+    In a file that is not noted, entries of that name may be another lab's, or the user's own: they stay.
+    Raises KubeconfigError, with all files that cannot be changed, once the others are. One that nobody can read, and
     that is not noted, has no context.
     """
     notes, changed, problems = noted(lab), False, list[str]()

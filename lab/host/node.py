@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PARENT = Path("/var/lib/gangplank")  # of the default lab_cluster_folder
+OWN_NETNS = RUN / "netns"
 STAMP = "tree.path"  # in a node's folder: the tree and the binds of its mounts, once these are complete
 
 
@@ -49,6 +50,7 @@ def ensure_nodes(nodes: Sequence[Node], tree: str, host_address: str, services: 
     `host_address` and `services` are CIDR. Return what was not right: lines by node, and by SWITCH.
     """
     lines = {}
+    note_netns()
     if ensure_switch(host_address):
         lines[SWITCH] = ["it, or the link of this machine to it, was missing or incomplete"]
     length = host_address.partition("/")[2]
@@ -57,6 +59,21 @@ def ensure_nodes(nodes: Sequence[Node], tree: str, host_address: str, services: 
         routes = {services: "dev eth0"} | {other.pods: f"via {other.address}" for other in nodes if other != node}
         lines[node.name] = _ensure_node(node, tree, f"{node.address}/{length}", routes)
     return lines
+
+
+def note_netns() -> None:
+    """Note that `ip netns` has not been used here: it mounts NETNS then, and leaves it so."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    if str(NETNS) not in mounts_below(NETNS) and not OWN_NETNS.exists():
+        write(OWN_NETNS, b"" if NETNS.exists() else b"folder", 0o644)
+
+
+def _restore_netns() -> None:
+    """Take back what `ip netns` has made for the lab, unless others use it by now."""
+    if OWN_NETNS.exists() and not any(NETNS.glob("*")):
+        unmount(NETNS)
+        if OWN_NETNS.read_bytes() and NETNS.exists():
+            NETNS.rmdir()
 
 
 def _ensure_node(place: Node, tree: str, address: str, routes: dict[str, str]) -> list[str]:
@@ -148,6 +165,7 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
     if (NETNS / SWITCH).exists():
         run(["ip", "netns", "del", SWITCH])
     remove_cgroup()
+    _restore_netns()
     if RUN.exists():
         shutil.rmtree(RUN)
     if state.exists() and not keep:

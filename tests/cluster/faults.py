@@ -765,7 +765,8 @@ class Outcome:
 def under(one: Fault, backend: str) -> Json:
     """What a fault's job has otherwise than others.
 
-    Of a claim on one node, the master alone mounts it. Where all replicas share one template, all do, on that node.
+    Of a claim on one node, the master alone mounts it, and the worker is on another: no node has two cores for pods.
+    Where all replicas share one template, all mount it, on that node.
     """
     change: Json = {"env": dict(one.env), "args": [*ARGS, *one.args]}
     if not one.own:
@@ -773,7 +774,7 @@ def under(one: Fault, backend: str) -> Json:
     volume = {"claim": one.own[-1]["metadata"]["name"], "mount": "/data"}
     if ALL_BACKENDS[backend].one_template:
         return {**change, "volumes": [{**volume, "on": "all"}], "node_selector": {HOSTNAME: SMALL}}
-    return {**change, "volumes": [{**volume, "on": "master"}]}
+    return {**change, "volumes": [{**volume, "on": "master"}], "resources": {**DESCRIPTION["resources"], "cpu": "1"}}
 
 
 def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:

@@ -90,6 +90,7 @@ def way(four_nodes: Lab, request: pytest.FixtureRequest) -> Iterator[Way]:
         "gpu_device_plugin_mig_strategy": "mixed",
     }
     if chosen is PLUGIN:
+        lab.playbook("molecule/gpu/cleanup.yml", "-e", json.dumps(nodes))  # that of the guides
         lab.playbook("molecule/nvml/converge.yml", "-e", json.dumps(nodes))
         drivers = lab.get("pods", "-n", "molecule-nvml-driver", "-l", "app=simulated-driver")
         for pod in drivers:
