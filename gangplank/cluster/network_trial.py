@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cluster.preflight import POD
 from gangplank.errors import KubeError, Problem
+from gangplank.k8s.age import age_s
 from gangplank.site.preflight import YOUNG, Check
 from gangplank.wait import polls
 
@@ -18,6 +19,7 @@ SPACE = "gangplank-network-trial"
 PODS = f"/api/v1/namespaces/{SPACE}/pods"
 NAME = "network policies"
 PORT = 8000
+OLD_S = 600.0  # more than a trial takes, with all its waits
 LIMIT_S, POLL_S = 180.0, 0.5  # for the image to be pulled and the pods to start
 # The open pod has to be reached, or the trial shows nothing. Some networks need seconds until a policy of theirs holds.
 ASK = f"""
@@ -61,7 +63,7 @@ def trial(kube: Kube, image: str, limit_s: float = LIMIT_S) -> Check:
 
 
 def take_space(kube: Kube, limit_s: float) -> None:
-    """Create the namespace, once that of an earlier trial is gone."""
+    """Create the namespace, once that of an earlier trial is gone; one that was killed leaves it for us to remove."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
     refusal = KubeError("")
     for _ in polls(limit_s, POLL_S):
@@ -69,7 +71,7 @@ def take_space(kube: Kube, limit_s: float) -> None:
             kube.post("/api/v1/namespaces", space)
         except KubeError as error:
             refusal = error
-            if error.status != http.HTTPStatus.CONFLICT or not ending(kube):
+            if error.status != http.HTTPStatus.CONFLICT or not (ending(kube) or abandoned(kube)):
                 break
         else:
             return
@@ -81,6 +83,16 @@ def ending(kube: Kube) -> bool:
     """Whether the namespace goes, or is gone by now."""
     live = kube.get(f"/api/v1/namespaces/{SPACE}")
     return live is None or "deletionTimestamp" in live["metadata"]
+
+
+def abandoned(kube: Kube) -> bool:
+    """Whether no trial can be at work in the namespace any more; it is removed then."""
+    where = f"/api/v1/namespaces/{SPACE}"
+    meta = (kube.get(where) or {"metadata": {}})["metadata"]
+    if age_s(meta.get("creationTimestamp"), kube.now()) < OLD_S:
+        return False
+    kube.delete_at(where, meta["uid"])
+    return True
 
 
 def judged(result: str) -> Check:

@@ -39,6 +39,8 @@ BUNDLE = "caBundle"  # of webhooks, CRDs and API services: whoever makes the cer
 MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
 OWN = {"app.kubernetes.io/managed-by": "Helm"}  # the label that Helm gives to every object
 WRITERS = {"helm", "gangplank"}
+NAME = re.compile(r"^metadata:\n(?:[ #].*\n|\n)*?  name: *[\"']?([\w.-]+)", re.MULTILINE)
+KEPT = re.compile(r"^ +[\"']?helm\.sh/resource-policy[\"']?: *[\"']?keep", re.MULTILINE)
 
 
 def unpacked(secret: Json) -> Json | None:
@@ -119,6 +121,23 @@ class Release:
                 raise KubeError(str(Problem(title, str(error), "what Helm has noted", fix)), 422) from None
         return changes
 
+    def unkept(self) -> list[Json]:
+        """The CRDs that Helm would remove with the revision, each as a patch by which an upgrade leaves it.
+
+        An upgrade heeds the annotation of a live object, a removal only that of its own manifest
+        (https://github.com/helm/helm/blob/v3.18.0/pkg/kube/client.go and pkg/action/resource_policy.go).
+        """
+        crds = [text for kind, text in documents(self.manifest) if kind == CRD and not KEPT.search(text)]
+        names = [match[1] for match in map(NAME.search, crds) if match]
+        return [
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": CRD,
+                "metadata": {"name": name, "annotations": {helm.POLICY: "keep"}},
+            }
+            for name in names
+        ]
+
     def suspects(self) -> Iterator[Json]:
         """The objects that are not obviously as noted, each with what Helm adds to it."""
         for kind, text in documents(self.manifest):
@@ -136,7 +155,7 @@ class Release:
     def is_untouched(self, text: str) -> bool:
         """Whether a CRD exists and nobody but Helm wrote its spec: to parse and compare ten of them takes seconds."""
         version = re.search(r"^apiVersion: *[\"']?([\w./]+)", text, re.MULTILINE)
-        name = re.search(r"^metadata:\n(?:[ #].*\n|\n)*?  name: *[\"']?([\w.-]+)", text, re.MULTILINE)
+        name = NAME.search(text)
         if not (version and name):
             return False
         crds = self.items(f"{group_path(version.group(1))}/customresourcedefinitions", METADATA)
@@ -168,7 +187,8 @@ class Release:
             selector = {"labelSelector": ",".join(f"{key}={value}" for key, value in OWN.items())}
             more: dict[str, Any] = {"accept": accept} if accept else {}
             answer = self.kube.call("GET", where, query=selector, **more)
-            self.lists[where] = {item["metadata"]["name"]: item for item in answer["items"]}
+            items = answer["items"] or ()  # null in METADATA of none
+            self.lists[where] = {item["metadata"]["name"]: item for item in items}
         return self.lists[where]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from gangplank.spec import Json
 
+POLICY = "helm.sh/resource-policy"
 RELEASE, NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 
 

@@ -67,8 +67,8 @@ def node_patch(
     """A JSON merge patch; empty if the node is as it should be. All other labels and taints stay.
 
     With `note`, an annotation of the node keeps what the patch sets, and what an earlier one has set goes if it is no
-    longer asked for. What the node had before, and what has another value by now, belongs to others and stays. With
-    `present=False`, the labels and taints that it names go too, whatever their values.
+    longer asked for. What the node had before, and what has another value by now, belongs to others and stays, with
+    `present=False` too. Without a note, that removes the labels and taints that it names, whatever their values.
 
     The node's kubelet may write the annotation too. So a noted label goes only if `own_keys` has its key, and a noted
     taint of a RESERVED key only if `own_keys` has that.
@@ -92,8 +92,9 @@ def node_patch(
         if has_taint(old_taints, taint) and (taint["key"] in own_keys or not taint["key"].startswith(RESERVED))
     ]
     if not present:
-        leaving_labels |= labels.keys() & old_labels.keys()
-        leaving_taints += taints
+        if not note:
+            leaving_labels |= labels.keys() & old_labels.keys()
+            leaving_taints += taints
         labels, taints = {}, []
     label_changes: dict[str, str | None] = dict.fromkeys(sorted(leaving_labels - labels.keys()))
     label_changes |= {key: value for key, value in labels.items() if old_labels.get(key) != value}

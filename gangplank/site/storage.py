@@ -23,6 +23,7 @@ LOCAL_PATH = "rancher.io/local-path"
 UPSTREAM = "https://github.com/rancher/local-path-provisioner/archive/refs/tags"
 LOOP = "loop.csi.gangplank.dev"  # lab/modules/loop-csi
 DEFAULT = "storageclass.kubernetes.io/is-default-class"
+SWITCHES = ("default", "expansion")
 COMMON = ("name", "kind", "default", "reclaim_policy", "binding_mode")  # fields of every class
 
 
@@ -294,6 +295,10 @@ def class_problems(
         if not (item.get("name") and item.get("kind")):
             fix = "write it as inventories/example does"
             problems.append(Problem(f"storage_classes[{at}]", shown(item), "a class with a name and a kind", fix))
+        for key in [key for key in SWITCHES if isinstance(item.get(key), str)]:
+            fix = "write it without quotes; on a command line, as JSON: -e '{\"name\": false}'"
+            got = f"the text {shown(item[key])}"
+            problems.append(Problem(f"storage_classes[{at}].{key}", got, "true or false", fix))
     if problems:
         return problems
     live = list(live)

@@ -85,6 +85,7 @@ class ActionModule(ClusterAction):
             "uninstalling": status == REMOVING,
             "as_asked": as_asked,
             "again": status == "failed" or (same and not as_asked and status == "deployed"),
+            "unkept": Release(self.kube, name, args["namespace"], release["manifest"]).unkept() if release else [],
             "environment": self.helm_environment(),
             "deployments": [self.kube.where(after) for _before, after in repaired if after["kind"] == "Deployment"],
         }

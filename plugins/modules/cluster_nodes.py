@@ -18,7 +18,7 @@ options:
     elements: str
     required: true
   labels:
-    description: Labels. With O(state=absent) their values do not count.
+    description: Labels. With O(state=absent) and without O(owner), their values do not count.
     type: dict
     default: {}
   taints:
@@ -32,7 +32,7 @@ options:
         type: str
         required: true
       value:
-        description: Its value. With O(state=absent) it does not count.
+        description: Its value. With O(state=absent) and without O(owner), it does not count.
         type: str
         default: ''
       effect:
@@ -41,7 +41,8 @@ options:
         required: true
         choices: [NoSchedule, PreferNoSchedule, NoExecute]
   state:
-    description: Whether the nodes have these labels and taints.
+    description:
+      - Whether the nodes have these labels and taints. With O(owner), V(absent) leaves those that were there before.
     type: str
     choices: [present, absent]
     default: present

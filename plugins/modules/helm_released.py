@@ -86,6 +86,12 @@ again:
       because its content is another. M(kubernetes.core.helm) sees no reason to.
   type: bool
   returned: always
+unkept:
+  description:
+    - The CRDs in the manifest of the newest complete revision that Helm would remove with it, with all their objects.
+    - Each is a patch with the annotation by which an upgrade leaves it.
+  type: list
+  returned: always
 environment:
   description: The variables with which the program helm takes the same cluster.
   type: dict

@@ -48,6 +48,14 @@ def test_a_trial_begins_once_the_namespace_of_the_last_is_gone(api: Api, monkeyp
     assert sum(line == "POST /api/v1/namespaces" for line in api.seen) == 2
 
 
+def test_what_a_trial_left_that_was_killed_is_removed(api: Api) -> None:
+    meta = {"name": SPACE, "uid": "first", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    api.objects[HERE] = {"metadata": meta}
+    (problem,) = trial(Kube(api.kubeconfig), "image", limit_s=1).problems
+    assert "did not run" in str(problem)
+    assert HERE not in api.objects
+
+
 def test_a_second_trial_is_refused_and_leaves_the_first_alone(api: Api) -> None:
     api.objects[HERE] = {"metadata": {"name": SPACE, "uid": "first"}}
     with pytest.raises(KubeError, match="kubectl delete namespace"):

@@ -43,8 +43,13 @@ def chart(tmp_path: Path) -> Path:
 def test_the_same_version_has_the_name_the_versions_and_the_values(chart: Path) -> None:
     assert same_version(release(), contents(chart), VALUES)
     assert same_version(release(values=None), contents(chart), {})
-    others = [release(version="1.0.1"), release(appVersion="1.16"), release(name="other"),
-              release(values=VALUES | {"replicas": 2}), release(values=None)]
+    others = [
+        release(version="1.0.1"),
+        release(appVersion="1.16"),
+        release(name="other"),
+        release(values=VALUES | {"replicas": 2}),
+        release(values=None),
+    ]
     assert not any(same_version(other, contents(chart), VALUES) for other in others)
 
 
@@ -101,21 +106,31 @@ def test_a_secret_of_helm_is_read() -> None:
     assert unpacked(packed(gzip.compress(json.dumps(release()).encode()))) == release()
 
 
-RESOURCES = [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
-             {"name": "secrets", "kind": "Secret", "namespaced": True}]
+RESOURCES = [
+    {"name": "configmaps", "kind": "ConfigMap", "namespaced": True},
+    {"name": "secrets", "kind": "Secret", "namespaced": True},
+]
 MAP = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"word": "first"}}
 LABELS = {"app.kubernetes.io/managed-by": "Helm"}
 NOTES = {"meta.helm.sh/release-name": "dns", "meta.helm.sh/release-namespace": "ns"}
-LIVE: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns", "labels": LABELS, "annotations": NOTES},
-                        "data": {"word": "first"}}
-CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-       "metadata": {"annotations": {"name": "other"}, "name": "toys.example.com"}, "spec": {"group": "example.com"}}
+LIVE: dict[str, Any] = {
+    "metadata": {"name": "a", "namespace": "ns", "labels": LABELS, "annotations": NOTES},
+    "data": {"word": "first"},
+}
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"annotations": {"name": "other"}, "name": "toys.example.com"},
+    "spec": {"group": "example.com"},
+}
 CRDS = "/apis/apiextensions.k8s.io/v1"
 
 
 def suspects(api: Api, *objects: dict[str, Any]) -> list[str]:
-    api.groups = {"/api/v1": RESOURCES,
-                  CRDS: [{"name": "customresourcedefinitions", "kind": CRD["kind"], "namespaced": False}]}
+    api.groups = {
+        "/api/v1": RESOURCES,
+        CRDS: [{"name": "customresourcedefinitions", "kind": CRD["kind"], "namespaced": False}],
+    }
     manifest = "---\n# Source: a\n" + yaml.safe_dump_all(objects)
     found = Release(Kube(api.kubeconfig), "dns", "ns", manifest).suspects()
     return [item["metadata"]["name"] for item in found]
@@ -166,3 +181,18 @@ def test_d7_a_kind_that_the_cluster_does_not_have_is_named(api: Api) -> None:
     toy = {"apiVersion": "example.com/v1", "kind": "Toy", "metadata": {"name": "a"}}
     with pytest.raises(KubeError, match=r"Toy of example.com/v1: got no such kind"):
         suspects(api, toy)
+
+
+def test_crds_that_were_all_deleted_are_missing_and_no_traceback(api: Api) -> None:
+    api.objects[f"{CRDS}/customresourcedefinitions"] = {"items": None}  # as the API server says it of no object
+    assert suspects(api, CRD) == ["toys.example.com"]
+
+
+@pytest.mark.parametrize("policy", ["", "keep", '"keep"', "delete"])
+def test_crds_that_helm_would_remove_get_a_patch_by_which_it_leaves_them(api: Api, policy: str) -> None:
+    notes = f"  annotations:\n    helm.sh/resource-policy: {policy}\n" if policy else ""
+    head = "---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata:\n"
+    crd = f"{head}{notes}  name: toys.example.com\n"
+    kept = {"name": "toys.example.com", "annotations": {"helm.sh/resource-policy": "keep"}}
+    patches = Release(Kube(api.kubeconfig), "dns", "ns", f"{crd}---\nkind: Service\n").unkept()
+    assert [patch["metadata"] for patch in patches] == ([] if "keep" in policy else [kept])

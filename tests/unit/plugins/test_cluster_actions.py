@@ -226,7 +226,7 @@ def test_a_taint_of_kubernetes_that_the_owner_asks_for_leaves_with_its_node(api:
         assert len(api.objects[NODE]["spec"]["taints"]) == number
 
 
-def test_absent_nodes_lose_what_is_named_and_what_their_note_has_and_a_second_run_changes_nothing(api: Api) -> None:
+def test_absent_nodes_lose_what_their_note_has_and_keep_what_was_there_before(api: Api) -> None:
     taint = {"key": "gpu", "effect": "NoSchedule"}
     meta = {"name": "node-0", "resourceVersion": "7", "labels": {"before": "1", "others": "1"}}
     api.objects[NODE] = {"metadata": meta, "spec": {"taints": [taint]}}
@@ -235,7 +235,7 @@ def test_absent_nodes_lose_what_is_named_and_what_their_note_has_and_a_second_ru
     fewer = {**asked, "labels": {"before": "1"}, "owner_labels": ["new"], "state": "absent"}
     assert run("cluster_nodes", taints=[taint], **fewer)["changed"]
     node = api.objects[NODE]
-    assert (node["metadata"]["labels"], node["spec"]["taints"]) == ({"others": "1"}, [])
+    assert (node["metadata"]["labels"], node["spec"]["taints"]) == ({"before": "1", "others": "1"}, [taint])
     assert not run("cluster_nodes", taints=[taint], **fewer)["changed"]
 
 

@@ -67,6 +67,7 @@ def test_a_valid_inventory_has_no_problems() -> None:
         ([LOCAL, LOOPED | {"folder": "/x"}], "storage_classes[1].folder", "no folder for kind loop"),
         ([LOCAL, LOOPED | {"binding_mode": "Immediate"}], "storage_classes[1].binding_mode", "with its first pod"),
         ([SHARED], "storage_classes", "exactly one default class"),
+        ([LOCAL | {"default": "false"}], "storage_classes[0].default", "true or false"),
         ([LOCAL, SHARED | {"default": True}], "storage_classes", "exactly one default class"),
     ],
 )
