@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING, Any
 from log import say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 ADDRESS = re.compile(r"(?:s3|gs)://[^/\s]+/?.*")
 WRITTEN = ("--output", "--dir")  # flags whose folders are uploaded, by rank 0 alone
 NEEDS = {"s3": "AWS_ENDPOINT_URL, the credentials' Secret and its rights", "gs": "the credentials and their rights"}
+STEP = re.compile(r"checkpoints/step-\d+")
 PERIOD_S = 0.5  # between two looks for files to upload
 Stamp = tuple[int, int]  # bytes, nanoseconds of the last change
 
@@ -80,22 +81,43 @@ class Mirror:
         return count
 
     def upload(self) -> None:
-        """Copy new and changed files to the address, and remove those that are gone from the folder."""
+        """Copy new and changed files to the address, the newest checkpoint first, and remove those that are past."""
         stamps = self._stamps()
 
         def copy() -> None:
-            for name, stamp in stamps.items():
-                if self.uploaded.get(name) != stamp:
-                    self.files.put_file(str(self.folder / name), f"{self.root}/{name}")
-                    self.uploaded[name] = stamp
-            now = self._stamps()
-            if any(self.uploaded.get(name) != stamp for name, stamp in now.items()):
-                return  # a look beside a save may have missed the new checkpoint, and the old one is gone already
-            for name in self.uploaded.keys() - now.keys():
+            for name in sorted(sorted(stamps), key=folder_of, reverse=True):
+                if self.uploaded.get(name) != stamps[name]:
+                    with self._unless_gone(name):
+                        self.files.put_file(str(self.folder / name), f"{self.root}/{name}")
+                        self.uploaded[name] = stamps[name]
+            for name in self._past(stamps):
                 with contextlib.suppress(FileNotFoundError):  # a rule of the bucket, or a person, was faster
                     self.files.rm_file(f"{self.root}/{name}")
                 del self.uploaded[name]
         self._ask("written", copy)
+
+    @contextlib.contextmanager
+    def _unless_gone(self, name: str) -> Iterator[None]:
+        """Pass over a file that is removed meanwhile, as checkpoints are: those after it are not to wait for it."""
+        try:
+            yield
+        except FileNotFoundError:
+            if (self.folder / name).exists():  # the bucket is missing
+                raise
+
+    def _past(self, stamps: dict[str, Stamp]) -> set[str]:
+        """The uploaded files that are gone from the folder, and for which the address has something newer.
+
+        A look beside a save may miss the new checkpoint, while the old one is gone already. Where saves come faster
+        than uploads something is always missing: a checkpoint is past then once a later one of `stamps` is there.
+        """
+        now = self._stamps()
+        gone = self.uploaded.keys() - now.keys()
+        if all(self.uploaded.get(name) == stamp for name, stamp in now.items()):
+            return gone
+        missing = {folder_of(name) for name, stamp in stamps.items() if self.uploaded.get(name) != stamp}
+        newest = max({folder for folder in map(folder_of, stamps) if STEP.fullmatch(folder)} - missing, default="")
+        return {name for name in gone if STEP.fullmatch(folder_of(name)) and folder_of(name) < newest}
 
     def end(self) -> None:
         """Upload the rest, if the thread was started."""
@@ -174,6 +196,11 @@ def staged(run: Callable[[list[str], Callable[[], None] | None], int], arguments
                 except BucketError as error:
                     code = refuse(error, 1)
     return code
+
+
+def folder_of(name: str) -> str:
+    """The folder of a name with slashes; "" if it has none. Those of checkpoints sort as steps do."""
+    return name.rpartition("/")[0]
 
 
 def localize(at: int, arguments: list[str], folder: Path, mirrors: list[Mirror]) -> str:

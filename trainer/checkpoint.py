@@ -186,7 +186,7 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
     if resume == "never":
         return None
     restore(folder)
-    usable: list[Checkpoint] = []
+    usable: Checkpoint | None = None
     refused = []
     for path in reversed(steps_in(folder)):
         try:
@@ -198,9 +198,9 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
             continue
         if checkpoint.meta["job_uid"] == job_uid:
             return checkpoint
-        usable.append(checkpoint)
+        usable = usable or checkpoint  # of other jobs' the newest; a shared folder may have very many
     if usable:
-        return usable[0]
+        return usable
     if resume == "must":
         raise CheckpointError(f"--resume must: no usable checkpoint in {folder} "
                               f"({'; '.join(refused) or 'there are none'}). "

@@ -63,7 +63,7 @@ def identity(config: Config, data: Data) -> dict[str, object]:
         del same["epochs"]  # the run so far does not depend on where it ends: more epochs may follow
     if config.on_gpu and config.backend == "gloo":
         same["backend"] = "gloo on cuda"  # the backend alone says the device of all others
-    del same["device"]
+    del same["device"], same["data"]  # of the data, `dataset` has the content; a bucket's are in a folder of each rank
     return {**same, "dataset": data.digest}
 
 

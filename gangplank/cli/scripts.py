@@ -107,17 +107,22 @@ def description(args: argparse.Namespace, teams: Sequence[TeamSpec] | None = Non
     if args.volume:
         job["volumes"] = [mounted(text) for text in args.volume]
     if args.env:
-        job["env"] = dict(variable(text) for text in args.env)
+        job["env"] = {name: literal(value) for name, value in map(variable, args.env)}
     if args.secret:
         job["secrets"] = args.secret
     if args.arguments:
-        job["args"] = args.arguments
+        job["args"] = [*map(literal, args.arguments)]
     job = with_defaults(job, teams, args.script)
     if (args.output or "").startswith("/") and not job.get("volumes"):
         fix = "name a claim: --volume CLAIM:/PLACE"
         where = "a folder below a --volume, s3://bucket/path or gs://bucket/path (elsewhere it is lost with the pod)"
         raise Unreadable(str(Problem("--output", args.output, where, fix)))
     return {"training_job": job}
+
+
+def literal(text: str) -> str:
+    """A text as Kubernetes passes it on as it is: it expands $(NAME), and makes one dollar of two."""
+    return text.replace("$", "$$")
 
 
 def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
 import os
 import stat
@@ -56,7 +57,11 @@ class Folder:
             places = [folder / name for name in files] + [folder / name for name in folders]
             for place in sorted(places):
                 if not place.is_dir() or place.is_symlink():
-                    yield str(place.relative_to(self.root)), self.unfit(place)
+                    try:
+                        why = self.unfit(place)
+                    except FileNotFoundError:
+                        why = "removed meanwhile"
+                    yield str(place.relative_to(self.root)), why
         for error in failures:
             yield str(Path(error.filename).relative_to(self.root)), "unreadable"
 
@@ -137,17 +142,26 @@ def described(source: Folder | Bucket, name: str) -> dict[str, Any]:
     return {"file": name, "size": size, "sha256": digest.hexdigest()}
 
 
+def opened(source: Folder | Bucket, name: str) -> Any:
+    """A file; an empty one if it is gone, as a checkpoint that its job has removed."""
+    try:
+        return source.open(name)
+    except FileNotFoundError:
+        return io.BytesIO()
+
+
 def send(source: Folder | Bucket, pieces: list[tuple[str, int, int]]) -> None:
-    """The bytes of the pieces, one after the other, and the hash of them all."""
+    """The bytes of the pieces, one after the other, and the hash of them all.
+
+    A file that is gone by now, or shorter, is sent with zeros: its own hash, from the list, says that it changed.
+    """
     digest = hashlib.sha256()
     for name, start, length in pieces:
-        with source.open(name) as file:
+        with opened(source, name) as file:
             file.seek(start)
             missing = length
             while missing > 0:
-                part = file.read(min(LINE, missing))
-                if not part:
-                    raise RefusedError(name + ", which has become shorter", "a file that is not being written")
+                part = file.read(min(LINE, missing)) or bytes(min(LINE, missing))
                 say({"data": base64.b64encode(part).decode()})
                 digest.update(part)
                 missing -= len(part)

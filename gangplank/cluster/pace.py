@@ -66,7 +66,7 @@ class Window:
 
 def is_pace(line: str) -> bool:
     """Whether a line is the observer's, about a rank's steps."""
-    return PACE.match(line) is not None
+    return PACE.search(line) is not None
 
 
 def window(line: str) -> Window | None:
@@ -75,7 +75,7 @@ def window(line: str) -> Window | None:
     >>> window("gangplank: rank 1: 60 steps in 30.0 s: data 6.0 s, compute 12.0 s, exchange 12.0 s").own
     {'data': 0.1, 'compute': 0.2}
     """
-    if match := PACE.match(line):
+    if match := PACE.search(line):
         rank, steps = int(match[1]), int(match[2])
         total, data, compute, exchange = (float(match[i] or 0) for i in range(3, 7))
         return Window(rank, steps, data, compute, exchange, total, match[5] is None) if steps else None

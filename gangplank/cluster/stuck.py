@@ -35,13 +35,13 @@ class Stuck:
 
     def take(self, line: str, now: float) -> bool:
         """Whether a line is that of one of the job's ranks."""
-        if moves := CONTINUES.match(line):
+        if moves := CONTINUES.search(line):
             self.places.pop(int(moves[1]), None)
             return self.has(int(moves[1]))
-        if part := FRAME.match(line):
+        if part := FRAME.search(line):
             self.frame(int(part[1]), part[2], part[3])
             return self.has(int(part[1]))
-        match = SAID.match(line)
+        match = SAID.search(line)
         if match is None or not self.has(int(match[1])):
             return False
         self.since = self.since if self.places else now

@@ -75,7 +75,7 @@ def processes_of(pod: Json) -> int | None:
     if line and line[0].rsplit("/", 1)[-1] in SHELLS:
         line = re.sub("['\"]", "", " ".join(line)).split()
     env = environment(pod, container)
-    own, default = flag(line, "nproc-per-node"), env.get("PET_NPROC_PER_NODE")
+    own, default = flag(launched_with(line), "nproc-per-node"), env.get("PET_NPROC_PER_NODE")
     asked = default if own is None else env.get(variable[1], own) if (variable := VARIABLE.fullmatch(own)) else own
     launched = any(is_launcher((word,)) for word in line)
     if not launched and OTHER_LAUNCHERS.intersection(word.rsplit("/", 1)[-1] for word in commands(line)):
@@ -88,6 +88,17 @@ def processes_of(pod: Json) -> int | None:
         limits = amounts((container.get("resources") or {}).get("limits"))
         return int(sum(amount.value for name, amount in limits.items() if name.endswith("/gpu"))) or None
     return None
+
+
+def launched_with(line: list[str]) -> list[str]:
+    """The words up to the script that a launcher starts: those after it are the script's own.
+
+    >>> launched_with(["torchrun", "--nproc-per-node=2", "a.py", "--nproc-per-node=4"])
+    ['torchrun', '--nproc-per-node=2']
+    """
+    launchers = [number for number, word in enumerate(line) if is_launcher((word,))]
+    after = range(launchers[0] + 1, len(line)) if launchers else ()
+    return line[: next((number for number in after if line[number].endswith(".py")), len(line))]
 
 
 def expected(manifest: Json) -> Expected:

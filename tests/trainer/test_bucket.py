@@ -308,6 +308,21 @@ def test_data_comes_from_a_bucket(root: Root, store: Store) -> None:
     assert rank.event("end")["samples"] == 64
 
 
+def test_ranks_with_data_from_a_bucket_are_one_job_and_resume(root: Root, store: Store) -> None:
+    """Each rank has the data in a folder of its own, which is not a setting."""
+    put_idx(store, "datasets/shared/train", 64)
+    put_idx(store, "datasets/shared/t10k", 16)
+    where = ("--data", f"mnist:{store.at('datasets/shared')}", "--output", store.at("runs/with-data"))
+    flags = ("--batch-size", "8", "--seed", "3", "--checkpoint-interval", "2")
+    for epochs in (1, 2):
+        ranks = root.train(2, *where, *flags, "--epochs", str(epochs), env=store.env)
+        assert [rank.code for rank in ranks] == [0, 0], ranks[0].text
+    assert ranks[0].event("resume")["step"] == 4
+    lines = (store.folder / "runs/with-data/evidence.jsonl").read_text().splitlines()
+    settings = [record["settings"] for record in map(json.loads, lines) if "settings" in record]
+    assert (len(settings), len({*settings})) == (4, 1)  # of both runs and both ranks
+
+
 def test_a_bucket_may_take_longer_than_ranks_wait_for_each_other(root: Root, store: Store) -> None:
     """Before, the ranks met after rank 0 had its checkpoints: the others had left by then."""
     at = root.store()

@@ -103,15 +103,15 @@ def test_a_result_goes_to_a_claim_or_bucket_and_the_command_that_brings_it_is_na
         capsys: pytest.CaptureFixture[str]) -> None:
     ends(api, monkeypatch, "Completed", {})
     words = ["--volume", "data:/data:master", "--volume", "set:/set:ReadOnlyMany", "--secret", "bucket",
-             "--env", "PLACE=a=b", "--env", "LEVEL=2", "--output", "/data/out", "--name", "mine", "--save", "job.yml"]
-    assert main(["run", script, *words, "--kubeconfig", api.kubeconfig, "--", "--lr", "1"]) == 0
+             "--env", "PLACE=a=b$$", "--env", "LEVEL=2", "--output", "/data/out", "--name", "mine", "--save", "job.yml"]
+    assert main(["run", script, *words, "--kubeconfig", api.kubeconfig, "--", "--lr", "$(RANK)"]) == 0
     assert "result: in /data/out: gangplank fetch mine -n default; gangplank logs mine" in capsys.readouterr().err
     saved = yaml.safe_load((tmp_path / "job.yml").read_text())["training_job"]
     assert saved["volumes"] == [{"claim": "data", "mount": "/data", "on": "master"},
                                 {"claim": "set", "mount": "/set", "access": "ReadOnlyMany"}]
-    assert (saved["secrets"], saved["env"]) == (["bucket"], {"PLACE": "a=b", "LEVEL": "2"})
+    assert (saved["secrets"], saved["env"]) == (["bucket"], {"PLACE": "a=b$$$$", "LEVEL": "2"}), "two are one dollar"
     container = submitted(api)["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
-    assert container["args"] == ["--output", "/data/out", "--lr", "1"], "a script of yours may know no other flag"
+    assert container["args"] == ["--output", "/data/out", "--lr", "$$(RANK)"], "your script knows no other flag"
 
 
 @pytest.mark.parametrize(("words", "namespace"), [([], "vision"), (["-n", "speech"], "speech")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import fcntl
 import hashlib
@@ -503,3 +504,30 @@ def test_who_may_not_remove_an_earlier_command_s_pod_is_not_stopped_by_it() -> N
     with pytest.raises(KubeError, match="no answer"):
         reader.remove_ended(kube, {"metadata": {"name": "digits", "namespace": "default"}}, "fetch")
     assert kube.delete_at.call_count == 2
+
+
+def test_checkpoints_that_the_job_removes_meanwhile_are_left_out(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for step in (1, 2):
+        (tmp_path / f"step-{step}").mkdir()
+        for name in ("evidence.jsonl", "state.json"):
+            (tmp_path / f"step-{step}" / name).write_bytes(b"x" * 9)
+    described = in_pod.described
+
+    def rotated(source: Any, name: str) -> dict[str, Any]:
+        line = described(source, name)
+        if name == "step-1/evidence.jsonl":
+            shutil.rmtree(tmp_path / "step-1")
+        return line
+
+    monkeypatch.setattr(in_pod, "described", rotated)
+    assert in_pod.main("list", str(tmp_path), "") == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.get("file") or line.get("left") or line["end"] for line in lines] == [
+        "step-1/evidence.jsonl", "step-1/state.json", "step-2/evidence.jsonl", "step-2/state.json", 3]  # fmt: skip
+    (tmp_path / "step-2/state.json").write_bytes(b"x")
+    wanted = [["step-1/evidence.jsonl", 0, 9], ["step-2/state.json", 0, 9], ["step-2/evidence.jsonl", 0, 9]]
+    assert in_pod.main("send", str(tmp_path), json.dumps(wanted)) == 0
+    *lines, _ = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    data = b"".join(base64.b64decode(line["data"]) for line in lines)
+    assert data == bytes(9) + b"x" + bytes(8) + b"x" * 9, "as long as it was: its hash is another"
