@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +48,21 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
         return False
     with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (path.parent / ".lock").open("w") as lock:  # two runs of one checkout note at the same moment
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _locked(path.parent):  # two runs of one checkout note at the same moment
             write(path, json.dumps(content).encode(), 0o600)
         return True
     return False
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, which needs no file: there is none to leave on a full disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _part(place: str) -> str:
