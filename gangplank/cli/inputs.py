@@ -107,7 +107,8 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
             sizes[name] = (top / name).stat().st_size
         if len(names) > MOST_FILES or sum(sizes.values()) > MOST_BYTES:
             largest = max(sizes, key=lambda name: sizes[name])
-            got = f"{len(names)} files with {sum(sizes.values())} bytes, of which {largest} has {sizes[largest]}"
+            least = "at least " if len(names) > MOST_FILES else ""
+            got = f"{least}{len(names)} files with {sum(sizes.values())} bytes, of which {largest} has {sizes[largest]}"
             expected = f"at most {MOST_FILES} files with {MOST_BYTES} bytes, as they lie in the cluster's own store"
             fix = "leave out data, keep it on a volume or in a bucket; put large packages into an image"
             raise Unreadable(str(Problem(str(top), got, expected, fix)))
@@ -120,10 +121,13 @@ def read_folder(start: Path, code: str) -> dict[str, str]:
 
 def folder_names(top: Path) -> list[str]:
     """The files below a folder that would travel; raises with all that cannot."""
+    from gangplank.backends.code_pieces import MOST_FILES
     from gangplank.errors import Problem, Unreadable
 
     names, problems = list[str](), list[Problem]()
     for folder, folders, files in os.walk(top, onerror=lambda error: problems.append(unreadable(error))):
+        if len(names) > MOST_FILES:  # a home folder may have millions
+            break
         folders[:] = filter(travels, folders)
         for name in [*folders, *filter(travels, files)]:
             place = Path(folder, name)

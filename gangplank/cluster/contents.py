@@ -31,10 +31,15 @@ def remove(mount: Path, name: str, title: str) -> Json:
     """Remove a file or a folder of the claim; how much that was."""
     place = inside(mount, name, title)
     rows = list(files(place, place.name))
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    else:
-        place.unlink()
+    try:
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+    except PermissionError as error:
+        fix = "remove it from a pod that runs as its owner"
+        problem = Problem(title, f"{error.filename} of another user", "what user 1000 may remove", fix)
+        raise GangplankError(str(problem)) from None
     return {"files": len(rows), "bytes": sum(size or 0 for _, size in rows)}
 
 
@@ -52,9 +57,14 @@ def inside(mount: Path, name: str, title: str) -> Path:
 
 
 def files(place: Path, name: str) -> Iterator[tuple[str, int | None]]:
-    """Each file below a place, named from there, and its size; None for what is neither a file nor a folder."""
+    """Each file below a place, named from there, and its size; None for what is neither, or cannot be read."""
     if place.is_symlink() or not place.is_dir():
         yield name, place.lstat().st_size if place.is_file() and not place.is_symlink() else None
         return
-    for entry in sorted(place.iterdir()):
+    try:
+        entries = sorted(place.iterdir())
+    except PermissionError:  # lost+found, or a folder of another user
+        yield f"{name}/", None
+        return
+    for entry in entries:
         yield from files(entry, f"{name}/{entry.name}" if name else entry.name)

@@ -351,6 +351,9 @@ NODE_CHANGES: Mapping[str, Callable[[Json, str], Json]] = {
 def _too_large(question: Question) -> Cause:
     """The cluster, or each node of it, is too small even when nothing else runs."""
     job, usable = question.job, question.usable or list(question.rooms)
+    if not any(room.total for room in usable):
+        evidence = (f"{counted(len(usable), 'node')} may be used",)
+        return Cause("cluster-too-small", "no node offers anything", evidence, "add a node, or wait for one", _larger)
     for part in job.parts:
         for name, value in sorted(part.requests.items(), key=lambda item: "/" not in item[0]):
             largest = max((room.total.get(name, 0) for room in usable), default=0)

@@ -12,8 +12,10 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -27,8 +29,6 @@ from gangplank.errors import GangplankError, KubeError, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
-
 Json = dict[str, Any]
 ODD = "a $(HOME) $$ \n ü.bin"
 PLACE = Place("vision", "mnist", "img")
@@ -593,3 +593,31 @@ def test_a_pod_that_removes_and_dies_is_not_repeated(cluster: Any, source: Path)
     with pytest.raises(KubeError, match="OOMKilled"):
         about(cluster, "rm", "raw")
     assert len(cluster.pods) == cluster.dies_at
+
+
+UNREADABLE = """
+import os, pathlib, sys
+from gangplank.cluster.contents import contents, remove
+mount = pathlib.Path(sys.argv[1])
+if os.geteuid() == 0:
+    os.setuid(65534)
+print([tuple(row) for row in contents(mount, "", "claim")["rows"]])
+try:
+    remove(mount, "lost+found", "claim")
+except Exception as error:
+    print(error)
+"""
+
+
+def test_a_folder_of_another_user_is_listed_and_hides_no_other() -> None:
+    with tempfile.TemporaryDirectory() as folder:  # which any user can enter
+        mount = Path(folder)
+        mount.chmod(0o755)
+        (mount / "own").mkdir()
+        (mount / "own/a").write_text("x")
+        (mount / "lost+found").mkdir(mode=0)
+        command = [sys.executable, "-c", UNREADABLE, folder]
+        done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=True)
+        rows, *refusal = done.stdout.splitlines()
+        assert rows == "[('lost+found/', None), ('own/a', 1)]"
+        assert refusal == [] if os.geteuid() else "lost+found of another user" in refusal[0]
