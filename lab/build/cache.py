@@ -131,9 +131,8 @@ def run_shown(command: list[str], where: str, say: Say, *, cwd: Path, env: dict[
     """Run a long command and report every TICK_S seconds how many lines it printed; raise PartError if it fails."""
     started = ticked = time.monotonic()
     lines: list[str] = []
-    alone = ["setpriv", "--pdeathsig=KILL"]  # apt-get would continue without this process, and hold its locks
     with subprocess.Popen(
-        [*alone, *command], cwd=cwd, env=env, text=True, errors="replace",
+        command, cwd=cwd, env=env, text=True, errors="replace",
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, umask=0o022,
     ) as process:  # fmt: skip
         try:
