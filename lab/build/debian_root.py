@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lab.build.lock import Packages
     from lab.build.versions import Tool
 
-ALONE = ["setpriv", "--pdeathsig=KILL"]  # apt-get would continue without this process, and hold its locks
+BOUND = ["setpriv", "--pdeathsig=KILL"]  # apt-get would continue without this process, and hold its locks
 ALONE = "alone"  # the variant of a package without those that it depends on
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # Unused in a container: a third of the files, and nearly half of the trainer's root.
@@ -168,7 +168,7 @@ class Debs:
         """
         options = self._options(root.suite)
         where = f"packages of {root.name}"
-        run_shown([*ALONE, "apt-get", *options, "update"], where, self.say, cwd=self.folder, env=_env())
+        run_shown([*BOUND, "apt-get", *options, "update"], where, self.say, cwd=self.folder, env=_env())
         self.say(f"{where}: resolving")
         offered = self._offered(options, locked) if locked else set()
         kept = [f"{name}={version}" for name, (version, _) in locked.items() if (name, version) in offered]
@@ -215,7 +215,7 @@ class Debs:
         for name in resolved.keys() - missing:
             self._copy_for_apt(self.path(name, resolved[name][0]), archives)
         self.say(f"{where}: fetching {len(missing)} of {len(resolved)}")
-        run_shown([*ALONE, *install, "--download-only"], where, self.say, cwd=archives, env=_env())
+        run_shown([*BOUND, *install, "--download-only"], where, self.say, cwd=archives, env=_env())
         for name in missing:
             version, digest = resolved[name]
             source = next(archives.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))
@@ -304,7 +304,7 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     work.mkdir()
     work.chmod(0o755)  # whatever the umask: packages' scripts change users
     # A build that is killed leaves no process, no mount, and no file outside of the draft.
-    alone = [*ALONE, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone = [*BOUND, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
     here = f'mount --bind {shlex.quote(str(work))} /mnt && exec "$@"'
     env |= {"TMPDIR": "/mnt"}
     command = [*alone, "sh", "-c", here, "sh", "perl", str(script)]
