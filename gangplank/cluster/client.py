@@ -261,13 +261,13 @@ class Kube:
             if error.status:
                 raise KubeError(message_of(error.body, error.reason), error.status) from None
             raise self._untrusted(error) from None
+        except (HTTPError, OSError) as error:
+            reason = error.reason if isinstance(error, MaxRetryError) else error
+            raise self._unanswered(error, listens=isinstance(reason, ProtocolError)) from None
         except ValueError as error:  # from http.client, of a header; UnicodeEncodeError too
             fix = "correct the token, without a line break at its end (`token: |` keeps one)"
             got = f"credentials that no request can carry ({type(error).__name__})"
             raise KubeError(Problem(str(self), got, "a token of letters, digits and - . _ ~ + / =", fix)) from None
-        except (HTTPError, OSError) as error:
-            reason = error.reason if isinstance(error, MaxRetryError) else error
-            raise self._unanswered(error, listens=isinstance(reason, ProtocolError)) from None
 
     def _untrusted(self, error: BaseException) -> KubeError:
         """The error of a TLS connection: of a server that goes away meanwhile, or that is not to be trusted."""

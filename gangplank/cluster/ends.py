@@ -27,9 +27,14 @@ class End:
     how: str
     began: str
     run: str
-    """The pod's uid, the container's name, and how often it had been restarted, with slashes between."""
+    """As `run_of` calls it."""
     rank: str
     """Equal for the runs of which each takes the other's place: the rank and the container."""
+
+
+def run_of(pod: Json, container: str, number: int) -> str:
+    """What a run of a container is called: the pod's uid, its name, and how often it had been restarted."""
+    return f"{pod['metadata'].get('uid')}/{container}/{number}"
 
 
 def ends(pods: Iterable[Json]) -> Iterator[End]:
@@ -38,7 +43,8 @@ def ends(pods: Iterable[Json]) -> Iterator[End]:
         meta, init = pod["metadata"], failed_init(pod)
         for container in [*init, *((pod.get("status") or {}).get("containerStatuses") or ())]:
             name, count = container["name"], int(container.get("restartCount") or 0)
-            for state, number in ((container.get("lastState"), count - 1), (container.get("state"), count)):
+            waits = "waiting" in (container.get("state") or {})  # then no run has begun after the last one
+            for state, number in ((container.get("lastState"), count - (not waits)), (container.get("state"), count)):
                 end: Mapping[str, Any] = (state or {}).get("terminated") or {}
                 if end.get("exitCode"):
                     where = f"init container {name}: " if container in init else ""
@@ -47,7 +53,7 @@ def ends(pods: Iterable[Json]) -> Iterator[End]:
                         pod=meta["name"],
                         how=f"{where}{end.get('reason', 'Error')}, exit code {end['exitCode']}",
                         began=str(end.get("startedAt") or meta.get("creationTimestamp") or ""),
-                        run=f"{meta.get('uid')}/{name}/{number}",
+                        run=run_of(pod, name, number),
                         rank=f"{place(pod)}/{name}",
                     )
 

@@ -23,7 +23,7 @@ MOST = 255  # the largest exit status; of a larger number, its last 8 bits are: 
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/api.py
 # Its numbers are as long as torch's can be: a script may print this line too, with any number.
 ENDED = re.compile(
-    r"E(\d{4} \S{1,32}) .*\] failed \(exitcode: (-?[1-9]\d{0,2})\) local_rank: (\d{1,9}) \(pid: \d+\) of "
+    r"E(\d{4} \S{1,32}) .{0,300}\] failed \(exitcode: (-?[1-9]\d{0,2})\) local_rank: (\d{1,9}) \(pid: \d+\) of "
 )
 # https://github.com/pytorch/pytorch/blob/main/torch/distributed/elastic/multiprocessing/errors/__init__.py
 RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")

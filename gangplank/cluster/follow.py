@@ -181,18 +181,25 @@ class JobWatch:
                 if self._run_on():
                     return
                 looked = time.monotonic()
-        for log in unread:
+        for log in self._unread(running=False):
             self.fresh.put(log, f"(the log of {log.name} was not read to its end: its node does not answer)")
         yield from self.lines()
 
     def _run_on(self) -> bool:
         """Whether every log that is still read is of a container that runs."""
+        return not self._unread(running=False)
+
+    def _unread(self, *, running: bool) -> list[Log]:
+        """The logs that are still read, of containers that run or of the others."""
         pods = self.pods
         with contextlib.suppress(KubeError):
             pods = self.kube.pods(self.job) if self.job else pods
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
-        keys = [key.split("/") for key, log in self.logs.items() if log.thread and log.thread.is_alive()]
-        return all(uid in by_uid and logs.runs(by_uid[uid], container) for uid, container, _ in keys)
+        alive = {key: log for key, log in self.logs.items() if log.thread and log.thread.is_alive()}
+        keys = {key: key.split("/") for key in alive}
+        runs = {key for key, (uid, container, _) in keys.items()
+                if uid in by_uid and logs.runs(by_uid[uid], container)}  # fmt: skip
+        return [log for key, log in alive.items() if (key in runs) == running]
 
     def end(self, last: Phase) -> Phase:
         """How the job has ended, once all its lines are read: its `ttl_s` may have removed it before a poll saw it."""
@@ -302,10 +309,10 @@ class JobWatch:
             every = [end for end in self.ends.values() if self.gangs[end.run.partition("/")[0]] == gang]
             last = latest(every)
             past = {end.run for end in every} - {end.run for end in last}
-            logs = {key: log.last for key, log in self.logs.items()
-                    if self.gangs[log.pod["metadata"]["uid"]] == gang and key not in past}  # fmt: skip
-            failed, reported = min(last, default=None), failure.first(logs.values())
-            own = logs.get(failed.run) if failed else None
+            words = {key: log.last for key, log in self.logs.items()
+                     if self.gangs[log.pod["metadata"]["uid"]] == gang and key not in past}  # fmt: skip
+            failed, reported = min(last, default=None), failure.first(words.values())
+            own = words.get(failed.run) if failed else None
             if reported and (own is None or own.time):
                 return of_process(reported)
             if failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -10,12 +11,12 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.backends.base import RANDOM, UID, Site
 from gangplank.backends.device_claims import is_template
 from gangplank.backends.queueing import QUEUE_SYSTEM
-from gangplank.cluster import failure, pace, ranks
+from gangplank.cluster import failure, logs, pace, ranks
 from gangplank.cluster.client import FORBIDDEN, MOST_BYTES, path
 from gangplank.cluster.deployed import DEPLOYMENTS
-from gangplank.cluster.ends import End, ends, latest
+from gangplank.cluster.ends import End, ends, latest, run_of
 from gangplank.cluster.failure import LastWords
-from gangplank.cluster.logs import runs
+from gangplank.cluster.logs import restarts
 from gangplank.cluster.progress import Phase, phase
 from gangplank.cluster.retries import used_up
 from gangplank.cluster.site import PRIORITIES, priorities_of, site_of
@@ -33,7 +34,7 @@ from gangplank.scheduling.why import HELD, Failure, Situation, diagnose, unplace
 from gangplank.site.components import COMPONENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.scheduling.snapshot import Snapshot
@@ -117,8 +118,10 @@ def situation(
     events = about(state.events, uids, makers)
     now, status = ending(job), job.get("status") or {}
     answering = [pod for pod in pods if pod["spec"].get("nodeName") not in state.away]  # of others there is no log
-    stopped = any(not runs(pod, container["name"]) for pod in pods for container in pod["spec"]["containers"])
-    words = last_words(kube, answering) if now.failed or (stopped and [*ends(pods)]) else []
+    stopped = any(not logs.runs(pod, container["name"]) for pod in pods for container in pod["spec"]["containers"])
+    runs = [*ends(pods)]
+    failed = {end.run for end in latest(runs)} if now.failed else set()  # of others, the present runs count alone
+    words = last_words(kube, answering, failed) if now.failed or (stopped and runs) else {}
     alive = [pod for pod in pods if (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}]
     current = pods if now.ended else present(pods, wanted)
     due = wanted.size if wanted else 0
@@ -141,9 +144,9 @@ def situation(
         refusals=refusals_of(kube, missing[:1], events) if missing and not now.ended else (),
         absent=absent(kube, namespace, pods),
         events=events,
-        failure=seen or first(pods, words),
+        failure=seen or first(runs, words),
         retries=used_up(job, pods) if now.failed else "",
-        ranks=ranks.meeting(words),
+        ranks=ranks.meeting(words.values()),
         unread=unread,
         unavailable=unavailable(kube),
         controller=f"the controller of {job['kind']}s",
@@ -261,37 +264,38 @@ def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[st
     return result
 
 
-def last_words(kube: Kube, pods: Sequence[Json]) -> list[LastWords]:
-    """The ends of the logs of pods, of their run before where this one does not run and has no end either."""
-    words, kube = [], kube.patient(limit_s=LOGS_S)
+def last_words(kube: Kube, pods: Sequence[Json], failed: Collection[str]) -> dict[str, LastWords]:
+    """The ends of the logs of pods, by run: of the present one of each, and of the one before if it is in `failed`."""
+    words, kube = dict[str, LastWords](), kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
-        log = LastWords(pod["metadata"]["name"])
-        for previous in (False,) if runs(pod, "") else (False, True):
-            try:
-                lines = kube.log(pod, last=LINES, previous=previous, most=MOST_BYTES)
-            except KubeError:
+        for number, previous in ((restarts(pod, ""), False), (restarts(pod, "") - 1, True)):
+            name = run_of(pod, str(logs.status_of(pod, "").get("name")), number)
+            if previous and name not in failed:
                 continue
-            for line in lines:
-                if not line.startswith(NO_LOG):
-                    log.take(line)
-            if log.time:
-                break
-        words.append(log)
+            words[name] = log = LastWords(pod["metadata"]["name"])
+            with contextlib.suppress(KubeError):
+                for line in kube.log(pod, last=LINES, previous=previous, most=MOST_BYTES):
+                    if not line.startswith(NO_LOG):
+                        log.take(line)
     return words
 
 
-def first(pods: Sequence[Json], words: Sequence[LastWords]) -> Failure | None:
-    """Who failed first in the last attempt, from the ends of the logs and of the containers."""
-    every = [*ends(pods)]
-    last = latest(every)
-    past = {end.pod for end in every} - {end.pod for end in last}
-    words = [log for log in words if log.pod not in past]
-    own, reported = min(last, default=None), failure.first(words)
-    if reported and (own is None or any(log.pod == own.pod and log.time for log in words)):
+def first(runs: Sequence[End], words: Mapping[str, LastWords]) -> Failure | None:
+    """Who failed first in the last attempt, from the ends of the containers and of the logs, by run."""
+    last = latest(runs)
+    past = {end.run for end in runs} - {end.run for end in last}
+    own, reported = min(last, default=None), failure.first(log for run, log in words.items() if run not in past)
+    log = said_by(own, words) if own else None
+    if reported and (own is None or (log and log.time)):
         return of_process(reported)
-    if own:
-        return of_container(own, [line for log in words if log.pod == own.pod for line in log.lines])
-    return None
+    return of_container(own, log.lines if log else ()) if own else None
+
+
+def said_by(end: End, words: Mapping[str, LastWords]) -> LastWords | None:
+    """The last words of a run; for a container whose log is not read, those of its pod's main one."""
+    uid, container, _ = end.run.split("/")
+    others = [log for run, log in words.items() if run.split("/")[0] == uid and run.split("/")[1] != container]
+    return words.get(end.run) or next(iter(others), None)
 
 
 def of_process(log: LastWords) -> Failure:

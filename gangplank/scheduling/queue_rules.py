@@ -15,6 +15,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.scheduling.amounts import amounts, plus, requests, shown
 from gangplank.scheduling.cause import Cause, Removal
 from gangplank.scheduling.demand import least as least_of
+from gangplank.scheduling.rooms import ready
 from gangplank.scheduling.snapshot import GROUPS, NODES, PODS, Snapshot
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _behind(job: Demand, state: Snapshot) -> Iterator[Cause]:
     for group in state.groups:
         if (group.get("status") or {}).get("phase") == "Inqueue":
             ahead = plus(ahead, least_of(group.get("spec") or {}) or {})
-    rooms = [room for room in state.rooms if room.name not in state.away]
+    rooms = [room for room in state.rooms if ready(room.node)]
     wanted = job.least if job.least is not None else job.asked
     for name, value in sorted(wanted.items()):
         total = sum(room.total.get(name, 0) for room in rooms)
@@ -212,7 +213,7 @@ def weighed(job: Demand, state: Snapshot) -> Iterator[str]:
     weights = {one["metadata"]["name"]: (one.get("spec") or {}).get("weight") or 1 for one in state.queues}
     part = Fraction(weights.get(job.queue, 1), sum(weights.get(name, 1) for name in used))
     for name, value in sorted(job.asked.items()):
-        total = sum(room.total.get(name, 0) for room in state.rooms if room.name not in state.away)
+        total = sum(room.total.get(name, 0) for room in state.rooms if ready(room.node))
         if name != "pods" and asked[name] > total and held.get(name, 0) + value > total * part:
             yield f"what the weight of its queue {job.queue} leaves it: more {name} is asked for than the cluster has"
             return

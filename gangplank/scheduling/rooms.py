@@ -31,7 +31,7 @@ class Bar(NamedTuple):
 
 
 def ready(node: Json) -> bool:
-    """Whether a node's kubelet answers."""
+    """Whether a node takes pods, by its kubelet's own word."""
     return has_condition(node, "Ready")
 
 

@@ -233,24 +233,32 @@ def _cluster(content: dict[str, Any], name: str) -> dict[str, Any]:
     return clusters[0] if clusters and isinstance(clusters[0], dict) else {}
 
 
+def _authority(lab: Path) -> str:
+    """The authority of the lab in this folder, as a kubeconfig has it; "" before there is one."""
+    place = lab / "pki/ca.crt"
+    return base64.b64encode(place.read_bytes()).decode() if place.exists() else ""
+
+
 def refuse_other(path: Path, name: str, server: str, *, lab: Path) -> None:
     """Raise KubeconfigError if the file has entries of this name that are not of a lab with this `server`, a URL."""
-    path = place(path)
     content = parse(read(path), path)
-    if path in noted(lab) or not _has(content, name) or _cluster(content, name).get("server") == server:
+    cluster = _cluster(content, name)
+    own = cluster.get("server") == server or cluster.get("certificate-authority-data", "") == _authority(lab) != ""
+    if own or not _has(content, name):
         return
-    fix = f"set lab_cluster_context to another name, or rename yours: kubectl config rename-context {name} NEW"
     got = f"a cluster, a user or a context called {name} that is not the lab's"
-    raise KubeconfigError(str(Problem(str(path), got, "none of this name, or the lab's own", fix)))
+    expected, fix = "none of this name, or the lab's own", "set lab_cluster_context to another name"
+    raise KubeconfigError(str(Problem(str(path), got, expected, fix)))
 
 
-def _is_labs(path: Path, name: str, lab: Path) -> bool:
-    """Whether the entries of this name in a file without a note have the authority of the lab in this folder."""
-    authority = lab / "pki/ca.crt"
-    if not authority.exists() or not path.exists():
-        return False
-    data = base64.b64encode(authority.read_bytes()).decode()
-    return _cluster(parse(read(path), path), name).get("certificate-authority-data") == data
+def _is_labs(path: Path, name: str, lab: Path, *, known: bool) -> bool:
+    """Whether the entries of this name in a file are those of the lab in this folder; `known` if a note says so.
+
+    Another machine's lab may have replaced them since: it has the same address, and another authority.
+    """
+    cluster = _cluster(parse(read(path), path), name) if path.exists() else {}
+    present, authority = cluster.get("certificate-authority-data", ""), _authority(lab)
+    return present == authority if present and authority else known
 
 
 def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -> bool:
@@ -311,7 +319,7 @@ def remove(name: str, lab: Path, *, dry: bool) -> bool:
         if path.resolve().is_relative_to(lab.resolve()):  # it goes with the lab
             continue
         try:
-            if path in notes or _is_labs(path, name, lab):
+            if _is_labs(path, name, lab, known=path in notes):
                 changed |= ensure(path, name, None, lab=lab, dry=dry)
         except KubeconfigError as error:
             if path in notes or not isinstance(error, UnreadableError):

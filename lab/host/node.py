@@ -152,8 +152,6 @@ def remove_lab(state: Path, *, keep: bool = False) -> bool:
     Its files in `state` are removed too, unless `keep`: the next lab is then the same cluster, with its data.
     """
     refuse_foreign(state)
-    if not keep:
-        refuse_mounts(state)
     existed = lab_exists(state, keep=keep)
     kill_all()
     nodes = lab_nodes()

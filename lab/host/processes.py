@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
+KINDS = ("net", "mnt")  # of namespaces that a node has
+
+
 @contextlib.contextmanager
 def pinned_namespaces(node: str | None) -> Iterator[set[int]]:
     """The inodes of the pinned namespaces of one node, or of all.
@@ -35,20 +38,18 @@ def processes_in(namespaces: set[int]) -> Iterator[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if {(entry / "ns" / kind).stat().st_ino for kind in ("net", "mnt")} & namespaces:
+                if {(entry / "ns" / kind).stat().st_ino for kind in KINDS} & namespaces:
                     yield int(entry.name)
 
 
 def strays() -> set[int]:
-    """The lab's programs in a network that is not a node's any more: the run that unpinned it was interrupted."""
-    own = Path("/proc/self/ns/net").stat().st_ino  # supervisord's
+    """The lab's programs in what was a node's: the run that unpinned its network and its mounts was interrupted.
+
+    A program of the container runtime may be in a pod's network, or have mounts of its own, but never both.
+    """
+    own = {Path(f"/proc/self/ns/{kind}").stat().st_ino for kind in KINDS}  # supervisord's
     with pinned_namespaces(None) as pinned:
-        pids = set()
-        for pid in members(SYSTEM):
-            with contextlib.suppress(OSError):
-                if Path(f"/proc/{pid}/ns/net").stat().st_ino not in {own, *pinned}:
-                    pids.add(pid)
-        return pids
+        return members(SYSTEM) - {*processes_in(own | pinned)}
 
 
 def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:

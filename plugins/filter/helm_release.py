@@ -66,10 +66,13 @@ def crd_paths(crds: Iterable[Json]) -> list[str]:
     ]
 
 
-def remaining_objects(objects: Iterable[Iterable[Json]], crds: Iterable[Json], own: Sequence[str]) -> list[str]:
+def remaining_objects(
+    objects: Iterable[Iterable[Json]], crds: Iterable[Json], own: Sequence[str], release: Sequence[str] = ()
+) -> list[str]:
     """The objects of CRDs, a list for each CRD, that do not belong to the release: as Kind/name or Kind/namespace/name.
 
-    `own` lists those of the release: by name, or all of a kind as Kind/*.
+    `own` lists those of the release: by name, or all of a kind as Kind/*. So are those of its manifest, if `release`,
+    its name and namespace, is named.
 
     >>> toys = [{"metadata": {"name": "ball", "namespace": "default"}}, {"metadata": {"name": "root"}}]
     >>> crds = [{"spec": {"names": {"kind": "Toy"}}}]
@@ -81,6 +84,7 @@ def remaining_objects(objects: Iterable[Iterable[Json]], crds: Iterable[Json], o
         (crd["spec"]["names"]["kind"], item["metadata"].get("namespace"), item["metadata"]["name"])
         for crd, items in zip(crds, objects, strict=True)
         for item in items
+        if not release or release_of(item) != tuple(release)
     ]
     names = ["/".join(filter(None, part)) for part in parts]
     return [name for name in names if name not in own and not name.startswith(kinds)]

@@ -56,6 +56,7 @@ for folder in (state / "shared/data", own):
 (state / lock.NAME).touch()
 subprocess.run(["mount", "--bind", own, state / "shared/data"], check=True)
 try:
+    node.refuse_mounts(state)
     node.remove_lab(state)
 except LabError as error:
     print(error)

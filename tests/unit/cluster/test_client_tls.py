@@ -92,6 +92,13 @@ def test_a_server_that_closes_the_connection_before_tls_is_waited_for(authority:
     assert lines[-1].startswith("the API server answers again")
 
 
+@pytest.mark.parametrize("server", ["https://a..b:6443", "https://127.0.0.1:99999", "https://exa mple.com"])
+def test_a_server_that_has_no_address_is_not_taken_for_a_wrong_token(authority: Path, server: str) -> None:
+    with pytest.raises(KubeError, match="got no answer") as refusal:
+        client(authority, 9, server=server).get("/version")
+    assert "token" not in str(refusal.value)
+
+
 @pytest.mark.parametrize("token", ["one\n", "é€"])
 def test_a_token_that_no_request_can_carry_is_named(authority: Path, token: str) -> None:
     with (

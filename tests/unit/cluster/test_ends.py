@@ -22,6 +22,10 @@ PODS = "/api/v1/namespaces/default/pods"
 PEER = b"RuntimeError: Connection closed by peer\n"
 OWN = b"ValueError: bad label in the data\n"
 STUCK = "gangplank: rank {}: no step and no exchange for 600 s; it is at a.py:2, in load: os.read(3, 9)\n"
+REPORT = (
+    b"E1125 04:01:00.000000 1 torch/distributed/elastic/multiprocessing/api.py:1] failed (exitcode: 7) "
+    b"local_rank: 0 (pid: 9) of binary: python3\nearlier\n"
+)
 ALONE = b"torch.distributed.DistNetworkError: Timed out after 121 seconds waiting for clients. 1/2 clients joined.\n"
 
 
@@ -158,3 +162,33 @@ def test_a_node_that_says_that_it_is_not_ready_answers(api: Api, ready: str, *, 
     own = site(api, job(active=2, ready=2), pods, dict.fromkeys(("digits-0-a", "digits-1-a"), b"step 10\n"))
     api.objects["/api/v1/nodes/n"]["status"]["conditions"] = [{"type": "Ready", "status": ready}]
     assert ("its node n does not answer" in why(api, own)) == lost
+
+
+def test_why_names_the_lines_of_the_run_that_failed(api: Api) -> None:
+    """Rank 1 runs again already, and its present run has said something else."""
+    failed = pod(0, "a", "00:00", container(ended(1, "00:05", "01:02")))
+    again = pod(1, "a", "00:00", container({"running": {"startedAt": at("01:01")}}, ended(7, "00:05", "01:00"), 1))
+    own = site(api, job(failed=1, **FAILED), [failed, again], {"digits-0-a": PEER, "digits-1-a": b"second run\n"})
+    api.logs[f"{PODS}/digits-1-a/log?previous"] = OWN
+    said = why(api, own)
+    assert said.startswith("digits failed: digits-1-a failed first: Error, exit code 7")
+    assert OWN.decode().strip() in said
+    assert "second run" not in said
+
+
+@pytest.mark.parametrize("earlier", [REPORT, b"earlier\n"])
+def test_an_earlier_run_in_the_same_place_is_not_blamed(api: Api, earlier: bytes) -> None:
+    run = container(ended(9, "02:00", "03:00"), ended(7, "00:05", "01:00"), 1)
+    own = site(api, job(failed=1, **FAILED), [pod(0, "a", "00:00", run)], {"digits-0-a": b"killed\n"})
+    api.logs[f"{PODS}/digits-0-a/log?previous"] = earlier
+    said = why(api, own)
+    assert "failed first: Error, exit code 9" in said
+    assert "earlier" not in said
+
+
+def test_a_container_that_waits_has_the_log_of_the_run_that_failed(api: Api) -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    pods = [pod(0, "a", "00:00", container(state, ended(7, "02:00", "03:00"), 3), phase="Running")]
+    pods.append(pod(1, "a", "00:00", container({"running": {}}), phase="Running"))
+    own = site(api, job(active=2), pods, {"digits-0-a": OWN, "digits-1-a": b"step 1\n"})
+    assert OWN.decode().strip() in why(api, own)

@@ -188,14 +188,26 @@ def test_d8_what_the_user_has_under_the_labs_name_stays(
     assert (path.read_text(), kubeconfig.noted(lab)) == (OTHERS[form], {})
 
 
+def test_d8_a_note_of_one_name_is_none_of_another(tmp_path: Path, admin: Path, lab: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(OTHERS["a cluster"].replace("name: lab", "name: prod"))
+    assert ensure(path, "lab", admin, lab=lab, dry=False)
+    before = path.read_text()
+    with pytest.raises(KubeconfigError, match="called prod that is not the lab's"):
+        ensure(path, "prod", admin, lab=lab, dry=False)
+    assert path.read_text() == before
+
+
+@pytest.mark.parametrize("noted", [True, False])
 def test_d8_the_context_of_a_lab_on_another_machine_stays_when_this_one_goes(
-    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, admin: Path, lab: Path, monkeypatch: pytest.MonkeyPatch, *, noted: bool
 ) -> None:
     path = tmp_path / "config"
     monkeypatch.setenv("KUBECONFIG", str(path))
     assert ensure(path, "lab", admin, lab=lab, dry=False)
     before = path.read_text()
-    (lab / kubeconfig.NOTES).unlink()
+    if not noted:
+        (lab / kubeconfig.NOTES).unlink()
     (lab / "pki/ca.crt").write_text("the authority of this machine's")
     assert not kubeconfig.remove("lab", lab, dry=False)
     assert path.read_text() == before
