@@ -251,14 +251,14 @@ def refuse_other(path: Path, name: str, server: str, *, lab: Path) -> None:
     raise KubeconfigError(str(Problem(str(path), got, expected, fix)))
 
 
-def _is_labs(path: Path, name: str, lab: Path, *, known: bool) -> bool:
-    """Whether the entries of this name in a file are those of the lab in this folder; `known` if a note says so.
+def _is_labs(path: Path, name: str, lab: Path, *, has_note: bool) -> bool:
+    """Whether the entries of this name in a file are those of the lab in this folder; `has_note` says that they were.
 
     Another machine's lab may have replaced them since: it has the same address, and another authority.
     """
     cluster = _cluster(parse(read(path), path), name) if path.exists() else {}
     present, authority = cluster.get("certificate-authority-data", ""), _authority(lab)
-    return present == authority if present and authority else known
+    return present == authority if present and authority else has_note
 
 
 def ensure(path: Path, name: str, admin: Path | None, *, lab: Path, dry: bool) -> bool:
@@ -319,7 +319,7 @@ def remove(name: str, lab: Path, *, dry: bool) -> bool:
         if path.resolve().is_relative_to(lab.resolve()):  # it goes with the lab
             continue
         try:
-            if _is_labs(path, name, lab, known=path in notes):
+            if _is_labs(path, name, lab, has_note=path in notes):
                 changed |= ensure(path, name, None, lab=lab, dry=dry)
         except KubeconfigError as error:
             if path in notes or not isinstance(error, UnreadableError):
