@@ -69,7 +69,13 @@ def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     return pairs
 
 
+def binary(_: Loader, node: yaml.Node) -> Any:
+    """Bytes, which no field of a job or a team takes."""
+    raise yaml.constructor.ConstructorError(None, None, "the tag !!binary", node.start_mark)
+
+
 Loader.add_constructor("tag:yaml.org,2002:map", mapping)
+Loader.add_constructor("tag:yaml.org,2002:binary", binary)
 
 
 def documents(text: str, source: str, *, strict: bool) -> list[Any]:

@@ -64,6 +64,7 @@ def test_refuses_a_key_that_stands_twice(strict: bool) -> None:
         ("a:\n  b: !!bool yesno", "line 2, column 6: got a value that its tag bool does not have"),
         ("a: !!int ''", "remove the word that begins with !"),
         ("a: !!float _", "its tag float"),
+        ("a: !!binary aGVsbG8=", "line 1, column 4: got the tag !!binary, expected YAML without tags"),
         ("a: !!timestamp today", "its tag timestamp"),
         ("a: !!map [1]", "its tag map"),
         ("? [a]\n: 1", "not a plain word"),
