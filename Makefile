@@ -68,9 +68,8 @@ clean: ## remove this project's cache (the next run builds for some twenty minut
 	@test ! -e "$(CACHE)/build.lock" || flock --nonblock "$(CACHE)/build.lock" true || \
 	{ echo "make clean: a build fills the cache. Fix: wait for it or end it, then run it again" >&2; exit 1; }
 	rm -rf "$(CACHE).gone" && \
-	{ test ! -d "$(CACHE)" || mountpoint -q "$(CACHE)" || \
-	flock --nonblock "$(CACHE)/build.lock" mv -T "$(CACHE)" "$(CACHE).gone"; } && \
-	{ ! mountpoint -q "$(CACHE)" || find "$(CACHE)" -mindepth 1 -delete; } && \
+	if mountpoint -q "$(CACHE)"; then find "$(CACHE)" -mindepth 1 -delete; \
+	elif test -d "$(CACHE)"; then flock --nonblock "$(CACHE)/build.lock" mv -T "$(CACHE)" "$(CACHE).gone"; fi && \
 	rm -rf "$(CACHE).gone" .venv .venv.new .venv.gone
 
 .PHONY: parts

@@ -28,6 +28,7 @@ from gangplank.cluster.stuck import Stuck
 from gangplank.errors import KubeError, Problem, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_settings import on_site
+from gangplank.k8s.build import literal
 from gangplank.k8s.plan import Plan
 from gangplank.proof import log_lines
 from gangplank.proof.expected import expected, world_size_of
@@ -118,11 +119,6 @@ def description(args: argparse.Namespace, teams: Sequence[TeamSpec] | None = Non
         where = "a folder below a --volume, s3://bucket/path or gs://bucket/path (elsewhere it is lost with the pod)"
         raise Unreadable(str(Problem("--output", args.output, where, fix)))
     return {"training_job": job}
-
-
-def literal(text: str) -> str:
-    """A text as Kubernetes passes it on as it is: it expands $(NAME), and makes one dollar of two."""
-    return text.replace("$", "$$")
 
 
 def with_defaults(job: dict[str, Any], teams: Sequence[TeamSpec] | None, script: str) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class LastWords:
         if self.time:
             if (named := RANK.match(line)) and named[2] == self.local_rank:
                 self.rank = named[1]
-        elif ended := ENDED.search(line):  # a bar of progress before it has no end of its line
+        elif ended := ENDED.search(line):  # a progress bar before it does not end its line
             self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
             self._keep(line[: ended.start()])
         elif not FRAME.match(line) and not ENDING.match(line):

@@ -22,6 +22,7 @@ from gangplank.cluster.landing import File, is_named
 from gangplank.cluster.reader import DEADLINE_S, output_of, reader, remove_ended
 from gangplank.cluster.starting import START_S, Start
 from gangplank.errors import GangplankError, KubeError, Problem
+from gangplank.k8s.build import literal
 from gangplank.text import counted, listed, plain
 from gangplank.wait import late, polls
 
@@ -211,10 +212,10 @@ def command(job: Json, what: str, argument: str) -> list[str]:
     """What a container of the pod runs; Kubernetes would replace $(NAME) in it, and $$."""
     output = output_of(job)
     place = output.place if output else ""
-    text = argument.replace("$", "\\u0024") if what == "send" else argument.replace("$", "$$")
-    source = Path(in_pod.__file__).read_text(encoding="utf-8").replace("$", "$$")
+    text = argument.replace("$", "\\u0024") if what == "send" else literal(argument)
+    source = literal(Path(in_pod.__file__).read_text(encoding="utf-8"))
     own = ["-I", "-S"] if output and output.claim else []  # the standard library is enough, and starts sooner
-    return ["python3", *own, "-c", source, what, place.replace("$", "$$"), text]
+    return ["python3", *own, "-c", source, what, literal(place), text]
 
 
 def outputs(kube: Kube, job: Json, commands: Sequence[Sequence[str]]) -> Iterator[tuple[list[Json], str]]:

@@ -16,7 +16,7 @@ from gangplank.backends import BACKENDS, backend_of
 from gangplank.cluster import failure, logs, standstill
 from gangplank.cluster.attempts import replaced
 from gangplank.cluster.client import TIMEOUT_S
-from gangplank.cluster.ends import End, ends, latest
+from gangplank.cluster.ends import End, ends, latest, run_of
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.progress import Phase, Progress, nodes_by_uid, phase
@@ -126,7 +126,7 @@ class JobWatch:
         return phase(self.job)
 
     def _follow(self, pod: Json, container: Mapping[str, Any]) -> None:
-        key = f"{pod['metadata']['uid']}/{container['name']}/{container.get('restartCount', 0)}"
+        key = run_of(pod, container["name"], container.get("restartCount", 0))
         if key not in self.logs:
             log = self.logs[key] = Log(pod, LastWords(pod["metadata"]["name"]))
             log.thread = threading.Thread(target=self._read, args=(log, pod, container["name"]), daemon=True)
@@ -164,7 +164,7 @@ class JobWatch:
         limit_s = QUIET_S
         while True:
             if time.monotonic() - quiet_since >= limit_s:
-                if self._run_on():
+                if not self._cut_short():
                     return
                 if limit_s == SILENT_S:
                     break
@@ -178,28 +178,23 @@ class JobWatch:
             if any(log.away and not log.given_up for log in unread):
                 quiet_since = looked = time.monotonic()
             if time.monotonic() - looked > LAST_S:
-                if self._run_on():
+                if not self._cut_short():
                     return
                 looked = time.monotonic()
-        for log in self._unread(running=False):
+        for log in self._cut_short():
             self.fresh.put(log, f"(the log of {log.name} was not read to its end: its node does not answer)")
         yield from self.lines()
 
-    def _run_on(self) -> bool:
-        """Whether every log that is still read is of a container that runs."""
-        return not self._unread(running=False)
-
-    def _unread(self, *, running: bool) -> list[Log]:
-        """The logs that are still read, of containers that run or of the others."""
+    def _cut_short(self) -> list[Log]:
+        """The logs that are still read although their container does not run."""
         pods = self.pods
         with contextlib.suppress(KubeError):
             pods = self.kube.pods(self.job) if self.job else pods
         by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
-        alive = {key: log for key, log in self.logs.items() if log.thread and log.thread.is_alive()}
-        keys = {key: key.split("/") for key in alive}
-        runs = {key for key, (uid, container, _) in keys.items()
+        reading = {key: log for key, log in self.logs.items() if log.thread and log.thread.is_alive()}
+        runs = {key for key in reading for uid, container, _ in [key.split("/")]
                 if uid in by_uid and logs.runs(by_uid[uid], container)}  # fmt: skip
-        return [log for key, log in alive.items() if (key in runs) == running]
+        return [log for key, log in reading.items() if key not in runs]
 
     def end(self, last: Phase) -> Phase:
         """How the job has ended, once all its lines are read: its `ttl_s` may have removed it before a poll saw it."""

@@ -268,8 +268,9 @@ def last_words(kube: Kube, pods: Sequence[Json], failed: Collection[str]) -> dic
     """The ends of the logs of pods, by run: of the present one of each, and of the one before if it is in `failed`."""
     words, kube = dict[str, LastWords](), kube.patient(limit_s=LOGS_S)
     for pod in pods[:MOST_LOGS]:
-        for number, previous in ((restarts(pod, ""), False), (restarts(pod, "") - 1, True)):
-            name = run_of(pod, str(logs.status_of(pod, "").get("name")), number)
+        container, count = str(logs.status_of(pod, "").get("name")), restarts(pod, "")
+        for number, previous in ((count, False), (count - 1, True)):
+            name = run_of(pod, container, number)
             if previous and name not in failed:
                 continue
             words[name] = log = LastWords(pod["metadata"]["name"])

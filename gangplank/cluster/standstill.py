@@ -19,7 +19,7 @@ from gangplank.cluster.progress import waiting_reasons
 from gangplank.errors import GangplankError, KubeError
 from gangplank.k8s.age import age_s
 from gangplank.k8s.events import when
-from gangplank.k8s.nodes import UNREACHABLE
+from gangplank.k8s.nodes import is_lost
 from gangplank.proof import expected
 
 if TYPE_CHECKING:
@@ -154,10 +154,9 @@ def left(pod: Json, *, away: bool) -> str:
 def lost(kube: Kube, node: str) -> bool:
     """Whether Kubernetes takes a node for lost; False if this account may not read it."""
     try:
-        item = kube.get(f"/api/v1/nodes/{node}") or {}
+        return is_lost(kube.get(f"/api/v1/nodes/{node}") or {})
     except KubeError:
         return False
-    return any(taint["key"] == UNREACHABLE for taint in (item.get("spec") or {}).get("taints") or ())
 
 
 def release(kube: Kube, pods: Sequence[Json], nodes: Mapping[str, str]) -> list[str]:

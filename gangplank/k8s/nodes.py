@@ -18,6 +18,11 @@ KEEPS_OUT = ("NoSchedule", "NoExecute")
 RESERVED = ("node-role.kubernetes.io/", "node.kubernetes.io/", "node-restriction.kubernetes.io/")
 
 
+def is_lost(node: Json) -> bool:
+    """Whether Kubernetes takes a node for lost, by its taint."""
+    return any(taint["key"] == UNREACHABLE for taint in (node.get("spec") or {}).get("taints") or ())
+
+
 def answers(node: Json) -> bool:
     """Whether a node's kubelet reports to Kubernetes, Ready or not: pods of one that does may well run.
 
@@ -26,8 +31,8 @@ def answers(node: Json) -> bool:
     [True, True, False, False]
     """
     conditions = (node.get("status") or {}).get("conditions") or ()
-    lost = any(taint["key"] == UNREACHABLE for taint in (node.get("spec") or {}).get("taints") or ())
-    return not lost and any(one["type"] == "Ready" and one.get("status") in {"True", "False"} for one in conditions)
+    states = [one.get("status") for one in conditions if one["type"] == "Ready"]
+    return not is_lost(node) and any(state in {"True", "False"} for state in states)
 
 
 def tolerated(taint: Mapping[str, Any], tolerations: Iterable[Mapping[str, Any]]) -> bool:

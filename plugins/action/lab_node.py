@@ -48,15 +48,13 @@ class ActionModule(LabAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Convert the arguments and call."""
+        if arguments["state"] != "present" and not arguments["keep"]:
+            node.refuse_mounts(Path(arguments["folder"]))
         if arguments["state"] == "no_lab":
-            remove, folder = node.lab_exists if self.dry else node.remove_lab, Path(arguments["folder"])
-            if not arguments["keep"]:
-                node.refuse_mounts(folder)
-            return {"changed": remove(folder, keep=arguments["keep"])}
+            remove = node.lab_exists if self.dry else node.remove_lab
+            return {"changed": remove(Path(arguments["folder"]), keep=arguments["keep"])}
         if arguments["state"] == "absent":
             name, folder = arguments["name"], Path(arguments["folder"])
-            if not arguments["keep"]:
-                node.refuse_mounts(folder)
             if self.dry:
                 return {"changed": name in node.lab_nodes() or (folder.exists() and not arguments["keep"])}
             existed = node.remove_node(name)

@@ -77,7 +77,8 @@ def test_d1_an_interrupted_clean_leaves_no_half_of_the_cache_under_its_name(tmp_
     for present in (False, True):
         if present:
             (tmp_path / "cache/parts").mkdir(parents=True)
-        done = run(["sh", "-c", f"rm() {{ test -e '{tmp_path}/cache.gone' && exit 9 || true; }}; {removal}"], tmp_path)
+        ends = f"rm() {{ if test -e '{tmp_path}/cache.gone'; then exit 9; fi; }}"
+        done = run(["sh", "-c", f"{ends}; {removal}"], tmp_path)
         assert done.returncode == (9 if present else 0), done.stderr  # interrupted at the first removal of something
     assert [path.name for path in tmp_path.iterdir()] == ["cache.gone"]
     assert run(["sh", "-c", removal], tmp_path).returncode == 0

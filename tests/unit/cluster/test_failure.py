@@ -88,7 +88,7 @@ def test_what_torchrun_did_not_report_has_no_first() -> None:
     assert silent.who == "a"
 
 
-def test_a_bar_of_progress_before_the_report_hides_nothing() -> None:
+def test_a_progress_bar_before_the_report_hides_nothing() -> None:
     log, bar = LastWords("digits-0"), "\r 45%|####5     | 45/100 [00:01<00:01, 40.11it/s]"
     log.take(f"{bar}E1122 12:26:55.1 1 {PLACE} failed (exitcode: -9) local_rank: 0 (pid: 8) of binary: python3")
     assert (log.how, log.status, len(log.lines)) == ("signal 9", 137, 1)

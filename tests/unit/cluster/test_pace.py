@@ -166,7 +166,7 @@ def test_other_lines_are_not_taken() -> None:
     assert window("rank 1: 7 steps in 1.000 s: data 1.000 s") is None
     assert not is_pace("epoch 1")
     line = "gangplank: rank 1: 7 steps in 1.000 s: data 0.100 s, compute 0.500 s, exchange 0.400 s"
-    assert is_pace(f"\rstep 10/100{line}"), "a bar of progress has no end of its line"
+    assert is_pace(f"\rstep 10/100{line}"), "a progress bar does not end its line"
 
 
 def test_the_line_is_that_of_the_observer() -> None:

@@ -71,7 +71,7 @@ def test_a_rank_that_has_not_joined_is_named_with_those_that_wait_for_it() -> No
     assert ranks.message(410.0).endswith("Fix: all ranks have to call the same collectives in the same order")
 
 
-def test_a_bar_of_progress_before_the_line_hides_it_not() -> None:
+def test_a_progress_bar_before_the_line_does_not_hide_it() -> None:
     assert Stuck(3).take("\rstep 10/100" + LINE.format(1, 120, HERE), 0.0)
 
 
