@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
 from gangplank.cluster.client import CONFLICT, FORBIDDEN, NOT_FOUND
 from gangplank.cluster.deployed import DEPLOYMENTS
+from gangplank.cluster.releases import third_party
 from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
-from gangplank.site.preflight import INSTALL, Check, Facts, checks, programs
+from gangplank.site.preflight import INSTALL, Check, Facts, checks, places_of, programs
 from gangplank.site.rights import installation
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         classes=found["classes"],
         drivers=found["drivers"],
         crds=known,
+        third_party=third_parties(kube, wanted),
         workloads=_both("Deployment", found["deployments"], "DaemonSet", found["daemonsets"]),
         webhooks=_both(
             "ValidatingWebhookConfiguration", found["validating"], "MutatingWebhookConfiguration", found["mutating"]
@@ -140,6 +142,21 @@ def gather(kube: Kube, wanted: Wanted, path: str, version: str) -> Facts:
         pod_space=space,
         pod_refusal=refusal,
     )
+
+
+def third_parties(kube: Kube, wanted: Wanted) -> dict[tuple[str, str], Problem]:
+    """What is wrong with third-party releases under a default name, as far as this account sees it."""
+    problems = {}
+    for release, namespace in places_of(wanted):
+        try:
+            problem = third_party(kube, release, namespace)
+        except KubeError as error:
+            if error.status not in {FORBIDDEN, NOT_FOUND}:
+                raise
+            continue
+        if problem:
+            problems[release, namespace] = problem
+    return problems
 
 
 def report(kube: Kube | None, found: Iterable[Check]) -> Json:

@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from gangplank.backends.pod_template import MANAGED_BY
 from gangplank.cluster.client import METADATA, group_path
+from gangplank.cluster.helm_processes import Note, Place
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s import helm
 from gangplank.k8s.diff import unlike
 from gangplank.k8s.manifest import written
+from gangplank.site.preflight import DEFAULT_PLACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +40,8 @@ FACTS = ("name", "version", "appVersion")
 CRD = "CustomResourceDefinition"
 BUNDLE = "caBundle"  # of webhooks, CRDs and API services: whoever makes the certificate fills it in
 MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
+UNREAD = "unread"  # instead, of a chart that Helm itself fetched
+COMPLETE = {"deployed", "superseded", "uninstalling"}  # states of a revision that was complete once
 OWN = {"app.kubernetes.io/managed-by": "Helm"}  # the label that Helm gives to every object
 WRITERS = {"helm", "gangplank"}
 NAME = re.compile(r"^metadata:\n(?:[ #].*\n|\n)*?  name: *[\"']?([\w.-]+)", re.MULTILINE)
@@ -81,6 +86,31 @@ def digest(files: Mapping[str, bytes]) -> str:
         content = hashlib.sha256(files[name]).hexdigest()
         total.update(f"{name}\0{content}\n".encode(errors="surrogateescape"))
     return total.hexdigest()
+
+
+def third_party(kube: Kube, name: str, namespace: str) -> Problem | None:
+    """What is wrong with a third-party release under a default name; None if there is none.
+
+    Ours has a mark on a revision, or a namespace that was created for it, or a note on this machine of a run that was
+    interrupted before it could mark it. One under a name of the site's own choice is what the site means.
+    Raises KubeError, also if this account may not read Helm's Secrets.
+    """
+    if (name, namespace) not in DEFAULT_PLACES:
+        return None
+    where, query = f"/api/v1/namespaces/{namespace}", {"labelSelector": f"owner=helm,name={name}"}
+    secrets = kube.call("GET", f"{where}/secrets", query=query, accept=METADATA)["items"] or ()  # null of none
+    metas = [item["metadata"] for item in secrets]
+    if not any(meta["labels"].get("status") in COMPLETE for meta in metas):
+        return None
+    labels = (kube.get(where) or {"metadata": {}})["metadata"].get("labels") or {}
+    marked = any(MARK in (meta.get("annotations") or {}) for meta in metas)
+    place = Place(kube.api.configuration.host, namespace, name)
+    if marked or labels.items() >= MANAGED_BY.items() or Note(place).path.exists():
+        return None
+    command = f"kubectl annotate secret -n {namespace} -l owner=helm,name={name} {MARK}=adopted"
+    fix = f"take its component out of site_components, or hand the release over ({command})"
+    got = "a third-party one"
+    return Problem(f"Helm's release {name} in {namespace}", got, "one of this project's, or none", fix)
 
 
 def documents(manifest: str) -> Iterator[tuple[str, str]]:
@@ -128,7 +158,8 @@ class Release:
         (https://github.com/helm/helm/blob/v3.18.0/pkg/kube/client.go and pkg/action/resource_policy.go).
         """
         crds = [text for kind, text in documents(self.manifest) if kind == CRD and not KEPT.search(text)]
-        names = [match[1] for match in map(NAME.search, crds) if match]
+        matches = [(NAME.search(text), text) for text in crds]
+        names = [match[1] if match else yaml.safe_load(text)["metadata"]["name"] for match, text in matches]
         return [
             {
                 "apiVersion": "apiextensions.k8s.io/v1",

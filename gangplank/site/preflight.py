@@ -14,7 +14,7 @@ from gangplank.k8s.pod_resources import pod_sum
 from gangplank.k8s.quantity import parse
 from gangplank.site.components import COMPONENTS
 from gangplank.site.gpu_devices import devices, is_gpu, publishers
-from gangplank.site.storage import class_problems, is_default, needed
+from gangplank.site.storage import OWN_RELEASES, class_problems, is_default, needed
 from gangplank.site.storage import names as names_of
 from gangplank.site.webhooks import labels_of, requests, sees
 from gangplank.text import counted, listed
@@ -56,6 +56,8 @@ class Wanted:
     tolerations: Mapping[str, Sequence[Json]] = field(default_factory=dict)  # that its values give a component's pods
 
 
+# Releases as they are called if a site says nothing else: (release, namespace). Others may have one there.
+DEFAULT_PLACES = {(what.release, what.namespace) for what in COMPONENTS.values()} | OWN_RELEASES
 ROLE_CLASSES = ({"name": "local-path", "kind": "local", "folder": "/opt/local-path-provisioner", "default": True},)
 # The variables in which a site gives a component's pods tolerations
 TOLERATED_IN = {name: f"{name}_values" for name, what in COMPONENTS.items() if what.pods}
@@ -109,6 +111,7 @@ class Facts:
     classes: Sequence[Json] | None = None
     drivers: Sequence[Json] | None = None  # of CSI
     crds: Sequence[Json] | None = None
+    third_party: Mapping[tuple[str, str], Problem] = field(default_factory=dict)  # by release and namespace
     workloads: Sequence[Json] | None = None  # Deployments and DaemonSets
     webhooks: Sequence[Json] | None = None  # the configurations
     ready_services: frozenset[str] | None = None  # namespace/name of those with a ready endpoint
@@ -361,6 +364,12 @@ def _sum(requests: Iterable[Amounts], name: str) -> float:
     return float(sum(amounts[name].value for amounts in requests if name in amounts))
 
 
+def places_of(wanted: Wanted) -> list[tuple[str, str]]:
+    """The Helm releases of a site, as (release, namespace)."""
+    others = [place for name, place in wanted.releases.items() if name != "storage"]
+    return [*others, *((release.name, release.namespace) for release in _storage(wanted))]
+
+
 def _storage(wanted: Wanted) -> list[Release]:
     """The Helm releases of the component `storage`."""
     return needed(ROLE_CLASSES if wanted.classes is None else wanted.classes) if "storage" in wanted.releases else []
@@ -389,6 +398,8 @@ def component(name: str, facts: Facts, wanted: Wanted) -> Check:
         problems.append(Problem(what.title, f"another one ({_places(rivals)})", "no other beside it", fix))
     if present:
         problems.append(_foreign(name, what, own, others, present))
+    elif own in facts.third_party:
+        problems.append(facts.third_party[own])
     elif what.helm_crds and (strange := [item["metadata"]["name"] for item in crds if release_of(item) != own]):
         got = f"CRDs that Helm's release {own[0]} in {own[1]} does not own ({listed(strange)}), without its programs"
         expected = "all of it, or nothing: Helm would refuse them"
@@ -409,7 +420,8 @@ def _storage_check(facts: Facts, wanted: Wanted) -> Check:
     present = {release_of(item) for item in (*facts.workloads, *facts.classes)}
     own = [(item.name, item.namespace) for item in _storage(wanted)]
     texts = [f"release {name} in {namespace}" for name, namespace in own if (name, namespace) in present]
-    return Check("storage", "; ".join(texts) or "nothing of it yet")
+    problems = tuple(facts.third_party[place] for place in own if place in facts.third_party)
+    return Check("storage", "; ".join(texts) or "nothing of it yet", problems)
 
 
 def jobset(facts: Facts, wanted: Wanted) -> Check:

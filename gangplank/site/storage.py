@@ -244,6 +244,9 @@ KINDS: Mapping[str, StorageKind] = {
     ),
 }
 
+# Name and namespace of the releases that this project installs
+OWN_RELEASES = {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
+
 
 def releases(classes: Sequence[Fields] = (), inputs: Fields | None = None) -> list[Json]:
     """The Helm releases of all kinds, in the order of installing; chart and values for those that have classes.
@@ -363,17 +366,12 @@ def _users(item: Json, claims: Iterable[Json]) -> list[str]:
 def _left(classes: Sequence[Fields], live: Iterable[Json]) -> list[Json]:
     """The classes of this project's releases that none of these classes needs."""
     used = {(release.name, release.namespace) for release in needed(classes)}
-    return [item for item in live if release_of(item) in _own_releases() - used]
-
-
-def _own_releases() -> set[tuple[str, str] | None]:
-    """Name and namespace of the releases that this project installs."""
-    return {(kind.release.name, kind.release.namespace) for kind in KINDS.values()}
+    return [item for item in live if release_of(item) in OWN_RELEASES - used]
 
 
 def _of_others(live: Iterable[Json]) -> list[Json]:
     """The classes that this project has not installed."""
-    return [item for item in live if release_of(item) not in _own_releases()]
+    return [item for item in live if release_of(item) not in OWN_RELEASES]
 
 
 def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
@@ -395,7 +393,7 @@ def _foreign(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Proble
 
 def _changed(classes: Sequence[Fields], live: Iterable[Json]) -> Iterator[Problem]:
     """What a class would change of one that this site has installed, and the API server keeps as it is."""
-    installed = {item["metadata"]["name"]: item for item in live if release_of(item) in _own_releases()}
+    installed = {item["metadata"]["name"]: item for item in live if release_of(item) in OWN_RELEASES}
     for at, item in enumerate(classes):
         kind, old = KINDS.get(item["kind"]), installed.get(item["name"])
         if kind is None or old is None:

@@ -12,7 +12,7 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import
 
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.cluster.lab_route import BENCHMARK, of_lab
-from gangplank.cluster.releases import MARK, Release, contents, digest, same_version, unpacked
+from gangplank.cluster.releases import MARK, UNREAD, Release, contents, digest, same_version, third_party, unpacked
 from gangplank.errors import GangplankError
 from gangplank.k8s.age import age_s
 from gangplank.wait import late, polls
@@ -65,13 +65,14 @@ class ActionModule(ClusterAction):
         files = contents(chart) if chart.is_absolute() and release else {}
         content = digest(files) if "Chart.yaml" in files else ""
         same = bool(content) and same_version(release, files, args["values"])
-        if args["installed"] and same and status == "deployed":
-            self.mark(newest, content)
+        if args["installed"] and status == "deployed":
+            self.mark(newest, content if same else UNREAD)
         marked = newest["metadata"].get("annotations", {}).get(MARK) == content
         as_asked = same and status == "deployed" and marked and not pending
+        foreign = third_party(self.kube, name, args["namespace"])
         if not self.dry and (as_asked or args["installed"]):
             note.forget()
-        elif not self.dry:  # Helm is called next
+        elif not (self.dry or foreign):  # Helm is called next
             names = {secret["metadata"]["name"] for secret in revisions}
             note.write(names - set(pending))
         repaired = []
@@ -80,6 +81,7 @@ class ActionModule(ClusterAction):
         return {
             "changed": bool(repaired),
             "diff": [difference(before, after) for before, after in repaired if after["kind"] != "Secret"],
+            "third_party": str(foreign or ""),
             "namespace": self.kube.get(namespace) is not None,
             "pending": pending,
             "uninstalling": status == REMOVING,

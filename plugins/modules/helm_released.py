@@ -64,6 +64,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ---
+third_party:
+  description: The refusal of a third-party release under a default name; C("") of any other.
+  type: str
+  returned: always
 namespace:
   description: Whether the namespace exists.
   type: bool

@@ -17,9 +17,10 @@ import yaml
 
 from gangplank.cluster.client import Kube
 from gangplank.cluster.helm_processes import Note, Place
+from gangplank.site.components import COMPONENTS
 from tests.cluster.conftest import ROOT, STATE
 from tests.support.api_faults import Proxy
-from tests.support.processes import kill_with_descendants
+from tests.support.processes import descendants, kill_with_descendants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,6 +45,17 @@ spec:
       containers: [{name: web, image: "registry.k8s.io/pause:3.10.1"}]
 """
 
+TOYS = """apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: toys.release-test.example.com}
+spec:
+  group: release-test.example.com
+  names: {kind: Toy, plural: toys}
+  scope: Namespaced
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+"""
+TOY = "{apiVersion: release-test.example.com/v1, kind: Toy, metadata: {name: bear}}"
+
 STRUCK = [("/secrets", "cut"), ("/configmaps", "lost cut"), ("/deployments", "lost cut")]
 
 
@@ -65,6 +77,7 @@ class Site:
             (self.chart / f"templates/{name}.yaml").write_text(text)
 
     kubeconfig: str = f"{STATE}/admin.kubeconfig"
+    name, namespace = "small", NAMESPACE
 
     def play(self, *words: str, tasks: str = "main") -> tuple[bool, str]:
         """Run the role; whether it reports a change, and what it printed. It fails with what it printed."""
@@ -76,8 +89,8 @@ class Site:
 
     def command(self, *words: str, tasks: str = "main") -> list[str]:
         """Write a play of the role; what runs it."""
-        values = {"name": "small", "namespace": NAMESPACE, "chart": str(self.source), "values": {"word": "first"},
-                  "timeout_s": 60}
+        values = {"name": self.name, "namespace": self.namespace, "chart": str(self.source),
+                  "values": {"word": "first"}, "timeout_s": 60}  # fmt: skip
         role = {"name": "helm_release", "tasks_from": tasks}
         variables = {f"helm_release_{name}": value for name, value in values.items()}
         book = self.folder / "play.yml"
@@ -115,6 +128,7 @@ def site(lab: Lab, tmp_path: Path) -> Iterator[Site]:
     lab.kubectl(*remove)
     yield Site(lab, tmp_path)
     lab.kubectl(*remove)
+    lab.kubectl("delete", "crd", f"toys.{NAMESPACE}.example.com", "--ignore-not-found")
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["of a folder", "of an archive"])
@@ -237,6 +251,69 @@ def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_comp
     assert [site.changes() for _ in range(2)] == [True, False]
     assert site.get("configmap", "config")["data"]["kept"] == "other"
     assert sorted(site.revisions().values()) == ["deployed", "superseded"]
+
+
+def test_d7_an_upgrade_by_a_helm_that_the_kernel_killed_is_repeated_by_the_next_run(site: Site) -> None:
+    assert site.changes()
+    site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
+    with subprocess.Popen(site.command(), cwd=ROOT, stdout=subprocess.PIPE, text=True) as play:
+        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+        programs = {pid: Path(f"/proc/{pid}/exe").resolve().name for pid in descendants(play.pid)}
+        os.kill(next(pid for pid, program in programs.items() if program == "helm"), signal.SIGKILL)
+        said = play.communicate(timeout=100)[0]
+    assert play.returncode != 0
+    assert f"release {NAMESPACE}/small: got an error from Helm (" in " ".join(said.split())
+    site.write(web=WEB)
+    assert [site.changes("-e", "helm_release_timeout_s=20") for _ in range(2)] == [True, False], "it waits for nobody"
+    assert site.get("configmap", "config")["data"]["kept"] == "other"
+
+
+def test_an_upgrade_to_a_chart_without_a_crd_leaves_the_crd_and_its_objects(site: Site) -> None:
+    """Somebody else's chart may have it among its templates, as Kubeflow's of Trainer does."""
+    site.write(toys=TOYS)
+    words = ["install", "small", str(site.chart), "--create-namespace", "--set=word=theirs"]
+    subprocess.run([*site.helm, *words], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    site.lab.kubectl("--namespace", NAMESPACE, "apply", "--filename=-", stdin=TOY)
+    lost = f"got CRDs in its manifest, with which Helm would remove Toy {NAMESPACE}/bear; expected none of them"
+    with pytest.raises(AssertionError) as refusal:
+        site.play(tasks="remove")
+    assert lost in " ".join(str(refusal.value).split())
+    assert list(site.revisions().values()) == ["deployed"]
+    (site.chart / "templates/toys.yaml").unlink()
+    assert [site.changes() for _ in range(2)] == [True, False]
+    site.play(tasks="remove")
+    assert site.revisions() == {}
+    assert site.get("toys", "bear")["metadata"]["name"] == "bear"
+
+
+def test_a_third_party_release_under_a_default_name_is_left_alone_until_it_is_handed_over(site: Site) -> None:
+    component = COMPONENTS["gpu_dra_driver"]
+    site.name, site.namespace = component.release, component.namespace
+    assert "NotFound" in site.lab.kubectl("get", "namespace", site.namespace, check=False), "another test left it"
+    theirs = [*site.helm[:2], f"--namespace={site.namespace}"]
+    words = ["install", site.name, str(site.chart), "--create-namespace", "--set=word=theirs"]
+    try:
+        subprocess.run([*theirs, *words], check=True, stdout=subprocess.DEVNULL, timeout=60)
+        command = [sys.executable, "-m", "gangplank", "preflight", "--components=gpu_dra_driver",
+                   f"--kubeconfig={site.kubeconfig}"]  # fmt: skip
+        examined = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        with pytest.raises(AssertionError) as failure:
+            site.play()
+        for said in (str(failure.value), examined.stdout):
+            refusal = " ".join(said.split())
+            assert f"Helm's release {site.name} in {site.namespace}: got a third-party one" in refusal
+        assert examined.returncode != 0
+        left = " ".join(site.play(tasks="remove")[1].split())
+        assert f"{site.name} in {site.namespace} stays, because a third party installed it" in left
+        config = site.lab.get("--namespace", site.namespace, "configmap", "config")
+        assert config["data"]["word"] == "theirs"
+        site.lab.kubectl(*re.findall(r"\(kubectl (annotate .*?)\)", refusal)[0].split())
+        assert [site.changes() for _ in range(2)] == [True, False]
+        assert site.lab.get("--namespace", site.namespace, "configmap", "config")["data"]["word"] == "first"
+        site.play(tasks="remove")
+        assert "NotFound" in site.lab.kubectl("--namespace", site.namespace, "get", "configmap", "config", check=False)
+    finally:
+        site.lab.kubectl("delete", "namespace", site.namespace, "--ignore-not-found")
 
 
 @pytest.mark.parametrize("tasks", ["main", "remove"])

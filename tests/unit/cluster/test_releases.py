@@ -12,10 +12,12 @@ import pytest
 import yaml
 
 from gangplank.cluster.client import Kube
-from gangplank.cluster.releases import Release, contents, digest, same_version, unpacked
+from gangplank.cluster.helm_processes import Note, Place
+from gangplank.cluster.releases import MARK, Release, contents, digest, same_version, third_party, unpacked
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.unit.conftest import Api
@@ -196,3 +198,59 @@ def test_crds_that_helm_would_remove_get_a_patch_by_which_it_leaves_them(api: Ap
     kept = {"name": "toys.example.com", "annotations": {"helm.sh/resource-policy": "keep"}}
     patches = Release(Kube(api.kubeconfig), "dns", "ns", f"{crd}---\nkind: Service\n").unkept()
     assert [patch["metadata"] for patch in patches] == ([] if "keep" in policy else [kept])
+
+
+@pytest.mark.parametrize("metadata", [
+    "{name: toys.example.com}", "\n    name: toys.example.com", " # of toys\n  name: toys.example.com",
+])  # fmt: skip
+def test_crds_written_in_another_way_are_not_overlooked(api: Api, metadata: str) -> None:
+    crd = f"---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {metadata}\n"
+    patches = Release(Kube(api.kubeconfig), "dns", "ns", crd).unkept()
+    assert [patch["metadata"]["name"] for patch in patches] == ["toys.example.com"]
+
+
+SPACE = "/api/v1/namespaces/volcano-system"
+
+
+@pytest.fixture
+def theirs(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
+    """A cluster with a Volcano that upstream's own command installed."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    labels = {"owner": "helm", "name": "volcano", "status": "deployed"}
+    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"] = {"metadata": {"labels": labels}}
+    api.objects[SPACE] = {"metadata": {"name": "volcano-system"}}
+    return api
+
+
+def test_a_third_party_release_has_to_be_handed_over(theirs: Api) -> None:
+    problem = str(third_party(Kube(theirs.kubeconfig), "volcano", "volcano-system"))
+    assert "Helm's release volcano in volcano-system: got a third-party one" in problem
+    assert f"kubectl annotate secret -n volcano-system -l owner=helm,name=volcano {MARK}=adopted" in problem
+
+
+def mark(api: Api) -> None:
+    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"]["metadata"]["annotations"] = {MARK: "adopted"}
+
+
+def label(api: Api) -> None:
+    api.objects[SPACE]["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gangplank"}
+
+
+def fail(api: Api) -> None:
+    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"]["metadata"]["labels"]["status"] = "failed"
+
+
+def interrupt(api: Api) -> None:
+    Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano")).write([])
+
+
+@pytest.mark.parametrize("change", [mark, label, fail, interrupt])
+def test_a_release_that_has_a_sign_of_ours_or_never_ran_is_no_strangers(
+    theirs: Api, change: Callable[[Api], None]
+) -> None:
+    change(theirs)
+    assert third_party(Kube(theirs.kubeconfig), "volcano", "volcano-system") is None
+
+
+def test_a_name_of_the_sites_own_choice_says_that_the_release_is_meant(theirs: Api) -> None:
+    assert third_party(Kube(theirs.kubeconfig), "volcano", "batch") is None

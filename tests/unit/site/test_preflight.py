@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from gangplank.errors import Problem
 from gangplank.site.components import COMPONENTS, NAMESPACED
 from gangplank.site.preflight import Facts, Wanted, checks
 from gangplank.site.storage import releases
@@ -119,6 +120,14 @@ def test_offers_only_inputs_of_the_role_to_adopt_a_component(release: tuple[str,
     wanted = Wanted({"gpu_device_plugin": ("nvidia-device-plugin", "gpu-device-plugin")})
     (problem,) = problems(replace(GOOD, workloads=[program(PLUGIN, release)]), wanted)
     assert problem.endswith(f"(take gpu_device_plugin out of site_components), {fix}")
+
+
+def test_refuses_a_third_party_release_under_the_name_of_its_own() -> None:
+    theirs = Problem("Helm's release", "a third-party one", "none", "hand it over")
+    programs = [program(image, OWN) for image in VOLCANO]
+    for place in (OWN, STORAGE):
+        assert problems(replace(GOOD, workloads=programs, third_party={place: theirs})) == [str(theirs)]
+    assert problems(replace(GOOD, workloads=programs, third_party={DRIVER: theirs})) == []
 
 
 FULL: dict[str, Any] = {"nodes": [node()], "pods": [{"spec": {"nodeName": "a"}}] * 110}
