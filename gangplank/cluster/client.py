@@ -332,10 +332,10 @@ class Kube:
 
         return self._counted(lambda: self.patience.ask(sent))
 
-    def get(self, where: str, query: Mapping[str, str] | None = None) -> Json | None:
+    def get(self, where: str, query: Mapping[str, str] | None = None, *, accept: str = JSON) -> Json | None:
         """The object or list at a path; None if the cluster has no such object or kind."""
         try:
-            return self.call("GET", where, query=query)
+            return self.call("GET", where, query=query, accept=accept)
         except KubeError as error:
             if error.status == 404:
                 return None

@@ -151,7 +151,7 @@ def third_parties(kube: Kube, wanted: Wanted) -> dict[tuple[str, str], Problem]:
         try:
             problem = third_party(kube, release, namespace)
         except KubeError as error:
-            if error.status not in {FORBIDDEN, NOT_FOUND}:
+            if error.status != FORBIDDEN:
                 raise
             continue
         if problem:

@@ -98,8 +98,8 @@ def third_party(kube: Kube, name: str, namespace: str) -> Problem | None:
     if (name, namespace) not in DEFAULT_PLACES:
         return None
     where, query = f"/api/v1/namespaces/{namespace}", {"labelSelector": f"owner=helm,name={name}"}
-    secrets = kube.call("GET", f"{where}/secrets", query=query, accept=METADATA)["items"] or ()  # null of none
-    metas = [item["metadata"] for item in secrets]
+    secrets = kube.get(f"{where}/secrets", query, accept=METADATA) or {"items": None}  # as it says it of none
+    metas = [item["metadata"] for item in secrets["items"] or ()]
     if not any(meta["labels"].get("status") in COMPLETE for meta in metas):
         return None
     labels = (kube.get(where) or {"metadata": {}})["metadata"].get("labels") or {}
