@@ -167,6 +167,16 @@ def test_d7_objects_that_are_gone_or_changed_are_repaired(site: Site) -> None:
     assert site.revisions() == before, "Helm had nothing to do"
 
 
+def test_d7_check_mode_sees_deleted_objects_of_a_chart_that_only_helm_has_read(site: Site) -> None:
+    site.source = Path(os.path.relpath(site.chart, ROOT))  # to the role, a name like that of a chart in a repository
+    assert [site.changes() for _ in range(2)] == [True, False]
+    assert not site.changes("--check")
+    site.lab.kubectl("--namespace", NAMESPACE, "delete", "configmap", "config")
+    assert site.changes("--check")
+    assert "NotFound" in site.lab.kubectl("--namespace", NAMESPACE, "get", "configmap", "config", check=False)
+    assert [site.changes() for _ in range(2)] == [True, False]
+
+
 def test_d7_a_daemonset_is_repaired_though_it_has_no_condition_to_wait_for(site: Site) -> None:
     site.write(web=WEB.replace("kind: Deployment", "kind: DaemonSet"))
     assert site.changes()
