@@ -18,8 +18,9 @@ def team(args: argparse.Namespace) -> int:
     from gangplank.teams import kubeconfig
 
     ttl_s = kubeconfig.seconds(args.ttl)
-    access = kubeconfig.make(cluster_of(args, changes=True), args.team, args.member, ttl_s)
     path = args.output or f"{args.team}-{kubeconfig.plain_name(args.member)}.kubeconfig"
+    kubeconfig.refuse_another(path, args.team, args.member)
+    access = kubeconfig.make(cluster_of(args, changes=True), args.team, args.member, ttl_s)
     kubeconfig.write(path, access.text)
     print(f"written: {path}, for {args.member} of team {args.team}, until {access.until}")
     print(f"next: KUBECONFIG={path} gangplank submit JOB.yml, where the job says team: {args.team}")

@@ -60,7 +60,13 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     if differs and not replace:
         return Plan(refused=(refusal(job, differs),), differences=differs)
     again = live if live and (leaves or differs or (replace and phase(live).failed)) else None
-    submit = [item for item, old in zip(beside, before, strict=True) if old is None or [*differences(item, old)]]
+    if live and not again:  # an earlier run may have been interrupted before the job owned its templates
+        beside = [owned(item, job, live) if is_template(item) else item for item in beside]
+    submit = [
+        item
+        for item, old in zip(beside, before, strict=True)
+        if old is None or [*differences(item, old)] or (has_owner(item) and not has_owner(old))
+    ]
     if again or not live:
         if problems := unfit(kube, job, volumes):
             return Plan(refused=("\n  ".join([f"{title(job)} cannot be submitted:", *map(str, problems)]),))
@@ -68,6 +74,17 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
         submit = [*pieces, *templates, *(item for item in submit if not is_template(item)), job]
     remove = [*([again, *scripts_of(again, except_for=beside)] if again else []), *altered]
     return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
+
+
+def owned(item: Json, job: Json, live: Json) -> Json:
+    """An object that a live job owns, so that it is deleted with it."""
+    meta = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"]}
+    return {**item, "metadata": {**item["metadata"], "ownerReferences": [{**meta, "uid": live["metadata"]["uid"]}]}}
+
+
+def has_owner(item: Json) -> bool:
+    """Whether an object is deleted with another."""
+    return bool(item["metadata"].get("ownerReferences"))
 
 
 def contents(item: Json) -> tuple[Any, Any]:
@@ -249,7 +266,7 @@ def refuse_foreign(kube: Kube, item: Json) -> None:
 def release(kube: Kube, template: Json) -> None:
     """Remove a template that belongs to an earlier job of this name: it would go with that job in a moment."""
     live = live_object(kube, template)
-    if live and live["metadata"].get("ownerReferences"):
+    if live and has_owner(live) and not has_owner(template):
         kube.delete(live)
         wait_until_gone(kube, live)
 
@@ -262,14 +279,8 @@ def adopt(kube: Kube, job: Json, submitted: Sequence[Json]) -> None:
     live = live_object(kube, job) if own else None
     if not live:
         return
-    reference = {
-        "apiVersion": job["apiVersion"],
-        "kind": job["kind"],
-        "name": meta["name"],
-        "uid": live["metadata"]["uid"],
-    }
     for item in own:
-        kube.patch(item, {"metadata": {"ownerReferences": [reference]}})
+        kube.patch(item, {"metadata": {"ownerReferences": owned(item, job, live)["metadata"]["ownerReferences"]}})
 
 
 def removal_helps(item: Json, error: KubeError) -> bool:

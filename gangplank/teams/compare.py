@@ -9,22 +9,24 @@ from gangplank.cluster.snapshot import scheduler_configuration
 from gangplank.teams import namespaces as namespaces_of_teams
 from gangplank.teams import read_cluster as cluster
 from gangplank.teams.admission import probes
+from gangplank.teams.drift import identity
 from gangplank.teams.idle_fields import idle_fields
 from gangplank.teams.load import teams_of, variable
 from gangplank.teams.metadata import team_of
 from gangplank.teams.objects import team_objects
-from gangplank.teams.plan import plan
+from gangplank.teams.plan import absent, plan
 from gangplank.teams.removal import namespaces_of, removal
 from gangplank.teams.shares import account_problems
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
     from gangplank.teams.drift import Identity
     from gangplank.teams.inventory import Inventory
     from gangplank.teams.plan import TeamsPlan
+    from gangplank.teams.spec import TeamSpec
 
 
 def plan_teams(
@@ -36,11 +38,16 @@ def plan_teams(
 ) -> TeamsPlan:
     """What a run has to do; SpecError for wrong values, KubeError for a cluster that does not answer.
 
-    All teams are checked; with a limit, only teams in it, what all teams share, and teams to remove are changed.
+    All teams are checked; with a limit, only teams in it, what all teams share, and teams to remove are changed. Names
+    to remove may be empty, as those of a list that ends with a comma.
     """
+    remove, remove_claims = ([name for text in words if (name := text.strip())] for words in (remove, remove_claims))
     site, teams = teams_of(inventory, cluster.capacity(kube))
     live = cluster.objects(kube)
-    desired = team_objects(teams, site, cluster.devices(kube))
+    stored = cluster.claims(kube)
+    kept = {team.namespace: undescribed(team, stored.get(team.namespace, {})) for team in teams}
+    theirs = {one for team in teams if team.service_accounts for one in cluster.accounts(kube, team.namespace)}
+    desired = [item for item in team_objects(teams, site, cluster.devices(kube), kept) if identity(item) not in theirs]
     todo = limited(desired, live, remove, cluster.namespaces(kube), limit, cluster.others(kube))
     with_file = [team.name for team in teams]
     spaces = namespaces_of({team_of(item) for item in live} - {""}, live)  # of teams that left the inventory too
@@ -51,7 +58,7 @@ def plan_teams(
         with_file,
         live,
         {namespace: cluster.unfinished(kube, namespace) for namespace in namespaces},
-        {namespace: cluster.claims(kube, namespace) for namespace in namespaces},
+        {namespace: list(stored.get(namespace, ())) for namespace in namespaces},
         remove_claims,
     )
     queues = [item["metadata"]["name"] for item in todo.remove if item["kind"] == "Queue"]
@@ -66,12 +73,19 @@ def plan_teams(
     held = [line for item in ending for line in namespaces_of_teams.held(kube, item)]
     return replace(
         todo,
+        differences=(*todo.differences, *absent(leaving.remove)),
         remove=(*leaving.remove, *todo.remove),
         refused=(*todo.refused, *accounts, *leaving.refused, *busy, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, scheduler_configuration(kube))),
         probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),
     )
+
+
+def undescribed(team: TeamSpec, stored: Mapping[str, str]) -> list[str]:
+    """The sizes of the volume claims in a team's namespace that its file does not describe, or no more: they stay."""
+    described = {claim.name for claim in team.claims}
+    return [size for name, size in sorted(stored.items()) if name not in described]
 
 
 def limited(

@@ -6,6 +6,7 @@ ours alone is a difference too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -100,3 +101,34 @@ def compare_parts(part: Path, desired: object, live: object, *, exact: bool) -> 
     """Where one part of an object differs."""
     for path, ours, theirs in unlike(desired, live, part, exact=exact, entries=True):
         yield spelled(path), ours, theirs
+
+
+def patch(desired: Json, live: Json | None) -> Json:
+    """A merge patch that turns a live object into the desired one: null for each superfluous key of ours.
+
+    https://www.rfc-editor.org/rfc/rfc7386
+    """
+    if live is None:
+        return desired
+    exact = EXACT.get(desired["kind"], ())
+    fields = {key: merge_patch(value, live.get(key)) if key in exact else value for key, value in desired.items()}
+    meta = dict(desired["metadata"])
+    for part in ("labels", "annotations"):
+        theirs = live["metadata"].get(part) or {}
+        extra = {key: None for key in theirs if key.startswith(OWN_KEYS) and key not in (meta.get(part) or {})}
+        if extra:
+            meta[part] = {**(meta.get(part) or {}), **extra}
+    more = {key: None for key in exact if live.get(key) and key not in desired}
+    return {**fields, **more, "metadata": meta}
+
+
+def merge_patch(desired: object, live: object) -> object:
+    """A value with null for each key that only the live one has; lists are replaced as a whole.
+
+    >>> merge_patch({"a": {"x": 1}}, {"a": {"x": 2, "y": 3}, "b": []})
+    {'a': {'x': 1, 'y': None}, 'b': None}
+    """
+    if not isinstance(desired, Mapping) or not isinstance(live, Mapping):
+        return desired
+    extra = {key: None for key in live if key not in desired}
+    return {**{key: merge_patch(value, live.get(key)) for key, value in desired.items()}, **extra}

@@ -146,8 +146,8 @@ def of_job(spec: JobSpec) -> Iterator[Wish]:
 def of_manifest(manifest: Json) -> Iterator[Wish]:
     """What a raw manifest asks for: its queue, and what its pods name."""
     if is_template(manifest):
-        for number, request in enumerate(manifest["spec"]["spec"].get("devices", {}).get("requests", [])):
-            of_class = (request.get("exactly") or {}).get("deviceClassName", "")
+        for number, request in enumerate(parts(part(manifest, "spec", "spec", "devices"), "requests")):
+            of_class = str(part(request, "exactly").get("deviceClassName") or "")
             yield Wish(f"spec.spec.devices.requests[{number}].exactly.deviceClassName", of_class, "cap")
     backend = backend_of(manifest)
     queue = BACKENDS[backend].queue(manifest) if backend else None
@@ -169,12 +169,12 @@ def schedulers(manifest: Json) -> Iterator[tuple[str, str]]:
 
 def of_pod(path: str, pod: Json) -> Iterator[Wish]:
     """What the spec of a pod asks for."""
-    containers = [(f"{path}.{part}[{number}]", item) for part in ("initContainers", "containers")
-                  for number, item in enumerate(pod.get(part) or [])]  # fmt: skip
+    containers = [(f"{path}.{kind}[{number}]", item) for kind in ("initContainers", "containers")
+                  for number, item in enumerate(parts(pod, kind))]  # fmt: skip
     gpus = bool(pod.get("resourceClaims")) or any(
-        name.startswith("nvidia.com/") and str(amount) != "0"
+        str(name).startswith("nvidia.com/") and str(amount) != "0"
         for _, item in containers
-        for name, amount in ((item.get("resources") or {}).get("limits") or {}).items()
+        for name, amount in part(item, "resources", "limits").items()
     )
     for field, grant in (
         ("priorityClassName", "priorities"),
@@ -183,18 +183,31 @@ def of_pod(path: str, pod: Json) -> Iterator[Wish]:
     ):
         if pod.get(field):
             yield Wish(f"{path}.{field}", str(pod[field]), grant)
-    yield from taints(f"{path}.tolerations", pod.get("tolerations") or [], gpus=gpus)
-    for key, value in (pod.get("nodeSelector") or {}).items():
+    yield from taints(f"{path}.tolerations", parts(pod, "tolerations"), gpus=gpus)
+    for key, value in part(pod, "nodeSelector").items():
         yield Wish(f"{path}.nodeSelector.{key}", f"{key}={value}", "node_labels")
     for place, item in containers:
         if item.get("image"):
             yield Wish(f"{place}.image", str(item["image"]), "images")
-        sources = [source.get("secretRef") for source in item.get("envFrom") or []]
-        sources += [(entry.get("valueFrom") or {}).get("secretKeyRef") for entry in item.get("env") or []]
+        sources = [part(source, "secretRef") for source in parts(item, "envFrom")]
+        sources += [part(entry, "valueFrom", "secretKeyRef") for entry in parts(item, "env")]
         yield from (Wish(f"{place}.env", str(source.get("name")), "secrets") for source in sources if source)
-    for number, volume in enumerate(pod.get("volumes") or []):
-        if name := (volume.get("secret") or {}).get("secretName"):
+    for number, volume in enumerate(parts(pod, "volumes")):
+        if name := part(volume, "secret").get("secretName"):
             yield Wish(f"{path}.volumes[{number}]", str(name), "secrets")
+
+
+def part(value: object, *keys: str) -> Json:
+    """A mapping inside another; empty if it is missing, or something else, which the API server refuses."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
+def parts(value: Json, key: str) -> list[Json]:
+    """The items of a list in a mapping, each as `part` returns it."""
+    items = value.get(key)
+    return [part(item) for item in items] if isinstance(items, list) else []
 
 
 def pod_specs(value: object, path: str = "") -> Iterator[tuple[str, Json]]:

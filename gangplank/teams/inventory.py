@@ -256,12 +256,18 @@ def needs_ansible(value: object) -> bool:
     return isinstance(value, str) and ("{{" in value or "{%" in value)
 
 
+# The key of a file of earlier versions, with fields below it; below a group of an inventory there are other keys.
+EARLIER = re.compile(
+    r"^(team|site):(?!(\s|\{|#.*\n)*(hosts|children|vars):)[ \t]*(\{|(#.*)?\n(\s*(#.*)?\n)*[ \t])", re.MULTILINE
+)
+
+
 def refuse_earlier_layout(sources: Iterable[Path]) -> None:
     """Refuse a folder of team files as earlier versions read them, with the way to move them."""
     for source in sources:
         folder = source if source.is_dir() else source.parent
         for old in (folder, folder / "teams"):
-            files = [path for path in sorted(old.glob("*.y*ml")) if re.search(r"(?m)^(team|site):", text_of(path))]
+            files = [path for path in sorted(old.glob("*.y*ml")) if EARLIER.search(text_of(path))]
             if files:
                 fix = (
                     "list each team as a host of the group teams, move its file to host_vars/TEAM.yml and write team_ "

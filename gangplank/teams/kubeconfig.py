@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -68,20 +69,28 @@ def plain_name(text: str) -> str:
 
 
 def namespace_of(kube: Kube, team: str) -> str:
-    """The namespace of a team."""
+    """The namespace of a team: of those that it has left, which stay, no member has access."""
     selector = ",".join(f"{key}={value}" for key, value in {**TEAM_PART, TEAM_LABEL: team}.items())
     namespaces = kube.call("GET", "/api/v1/namespaces", query={"labelSelector": selector})["items"]
     if not namespaces:
         fix = "name a team that has a file, and run playbooks/teams.yml, which creates it"
         raise KubeError(str(Problem(f"team {team}", "nothing", "a team of this cluster", fix)), 404)
-    return str(namespaces[0]["metadata"]["name"])
+    names = [str(item["metadata"]["name"]) for item in namespaces]
+    return next((name for name in names[:-1] if bindings_in(kube, name)), names[-1])
+
+
+def bindings_in(kube: Kube, namespace: str) -> list[Json]:
+    """The bindings of a team's members in a namespace."""
+    where = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
+    query = {"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"}
+    bindings: list[Json] = kube.call("GET", where, query=query)["items"]
+    return bindings
 
 
 def check_member(kube: Kube, namespace: str, team: str, member: str) -> None:
     """Refuse a name that is not a user of the team: the certificate could impersonate anyone."""
-    where = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings"
-    bindings = kube.call("GET", where, query={"labelSelector": f"{PART_LABEL}={TEAM_PART[PART_LABEL]}"})["items"]
-    users = sorted({one["name"] for item in bindings for one in item.get("subjects") or [] if one["kind"] == "User"})
+    subjects = [one for item in bindings_in(kube, namespace) for one in item.get("subjects") or []]
+    users = sorted({one["name"] for one in subjects if one["kind"] == "User"})
     if member not in users or member.startswith("system:"):
         expected = f"one of {', '.join(users) or 'nobody yet'}"
         fix = "add the user to the team's team_members and run playbooks/teams.yml"
@@ -121,6 +130,27 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
     raise KubeError(late(f"the certificate of {member}", "none", "one that the cluster has signed", SIGNED_S, fix))
 
 
+def refuse_another(name: str, team: str, member: str) -> None:
+    """Refuse to replace an existing file, unless it is an earlier kubeconfig of this member: names may collide."""
+    place = Path(name)
+    if not place.exists():
+        return
+    try:
+        content = yaml.safe_load(place.read_text())
+        contexts = [one["name"] for one in content["contexts"]]
+    except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+        contexts = []
+    if contexts != [context_of(member, team)]:
+        expected = f"none, or an earlier kubeconfig of {member} in team {team}"
+        fix = "name another file with --output, or move this one away"
+        raise SpecError([Problem(name, "a file with other content", expected, fix)], "team kubeconfig")
+
+
+def context_of(member: str, team: str) -> str:
+    """What the context of a member's kubeconfig is called."""
+    return f"{member}@{team}"
+
+
 def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
     """The kubeconfig of one member of a team."""
     if len(member.encode(errors="replace")) > LONGEST:
@@ -147,7 +177,7 @@ def make(kube: Kube, team: str, member: str, ttl_s: int) -> MemberKubeconfig:
         "client-certificate-data": base64.b64encode(certificate.encode()).decode(),
         "client-key-data": base64.b64encode(private).decode(),
     }
-    context = f"{member}@{team}"
+    context = context_of(member, team)
     content = {
         "apiVersion": "v1",
         "kind": "Config",

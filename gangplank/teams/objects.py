@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from gangplank.backends.device_claims import device_class
@@ -30,10 +31,16 @@ CLAIMS = ("resourceclaims", "resourceclaimtemplates")  # of devices: none where 
 PER_JOB = {"resourceclaimtemplates": 2}  # its master may claim another number of devices than its workers
 
 
-def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[str] = ()) -> list[Json]:
+def team_objects(
+    teams: Sequence[TeamSpec],
+    site: SiteSpec,
+    devices: Collection[str] = (),
+    stored: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> list[Json]:
     """Everything that teams need, parents before children; the same input gives the same list.
 
-    `devices` are the extended resources of the cluster's nodes: a quota limits only what it names.
+    `devices` are the extended resources of the cluster's nodes: a quota limits only what it names. `stored` are the
+    sizes of a namespace's volume claims that the team's file does not describe: they stay, and its quota counts them.
 
     >>> from gangplank.teams.spec import SiteSpec
     >>> team_objects([], SiteSpec())  # without teams, nothing is shared either
@@ -43,11 +50,11 @@ def team_objects(teams: Sequence[TeamSpec], site: SiteSpec, devices: Collection[
         return []
     shared = [priority(name, value) for name, value in sorted(site.priorities.items())]
     ordered = sorted(teams, key=lambda team: team.name)
-    shared += [*roles(), *policies()]
+    shared += [*policies(), *roles()]  # a right comes after what limits it
     tree = [(spec, None) for spec in site.queues] + [(spec, team) for team in ordered for spec in team.queues]
     devices = {site.gpu_resource, *devices}
     queues = [queue(spec, team, devices) for spec, team in parents_first(tree)]
-    inside = [item for team in ordered for item in namespaced(team, devices)]
+    inside = [item for team in ordered for item in namespaced(team, devices, stored)]
     readers = [cluster_binding(team) for team in ordered]
     return [*shared, *queues, *readers, *[namespace(team) for team in ordered], *inside]
 
@@ -129,15 +136,16 @@ def namespace(team: TeamSpec) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
 
 
-def quota(team: TeamSpec, devices: Collection[str]) -> Json:
-    """What the namespace may hold: the queue's cap, the team's own claims and no others, no access from outside."""
+def quota(team: TeamSpec, devices: Collection[str], stored: Sequence[str]) -> Json:
+    """What the namespace may hold: the queue's cap, the team's claims and those that stay, no access from outside."""
     limits = limits_of(team.queues[0].share, devices)
     hard = {counted(name): text for name, text in limits.items()}
     hard |= {f"limits.{name}": text for name, text in limits.items() if name in NEEDED.values()}
-    stored = sum((quantity.parse(claim.size) for claim in team.claims), Fraction(0))
+    sizes = [*(claim.size for claim in team.claims), *stored]
+    total = sum(map(quantity.parse, sizes), Fraction(0))
     hard |= {
-        "persistentvolumeclaims": str(len(team.claims)),
-        "requests.storage": quantity.canonical(stored, binary=True),
+        "persistentvolumeclaims": str(len(sizes)),
+        "requests.storage": quantity.normal(quantity.canonical(total, binary=True)),
         "services.loadbalancers": "0",
         "services.nodeports": "0",
     }
@@ -204,10 +212,11 @@ def claims(team: TeamSpec) -> list[Json]:
     return objects
 
 
-def namespaced(team: TeamSpec, devices: Collection[str]) -> list[Json]:
+def namespaced(team: TeamSpec, devices: Collection[str], stored: Mapping[str, Sequence[str]]) -> list[Json]:
     """Everything in a team's namespace, its members' bindings last."""
     accounts = [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name, team)}
         for name in team.service_accounts
     ]
-    return [quota(team, devices), limits(team), *network(team), *accounts, *claims(team), *bindings(team)]
+    own = quota(team, devices, stored.get(team.namespace, ()))
+    return [own, limits(team), *network(team), *accounts, *claims(team), *bindings(team)]

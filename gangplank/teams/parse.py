@@ -122,7 +122,8 @@ def parse_team(value: object, source: str = "team", site: SiteSpec | None = None
         fields.bad("name", name, expected, "shorten it")
     if name in TAKEN:
         fields.bad("name", name, f"another name: {QUEUE_SYSTEM.title} has a queue with this one", "choose another name")
-    namespace = fields.text("namespace", name, what="a namespace: a-z, 0-9 and -", ok=names.DNS1123)
+    own = fields.map.get("namespace") is not None
+    namespace = fields.text("namespace", name, need=own, what="a namespace: a-z, 0-9 and -", ok=names.DNS1123)
     if RESERVED.fullmatch(namespace):
         expected = "a namespace of the team's own; this one belongs to the platform"
         fields.bad("namespace", namespace, expected, "choose another namespace")
@@ -191,6 +192,9 @@ def parse_site(value: object, source: str = "site") -> SiteSpec:
     queues = tuple(read_queue(inner, gpu, "") for inner in fields.each("queues"))
     inner = fields.inner("priorities")
     priorities = {key: inner.integer(key, 0, -(10**9), 10**9) for key in inner.map if names.SUBDOMAIN.fullmatch(key)}
+    for key in priorities:
+        if key.startswith("system-"):
+            inner.bad(key, key, "a name of your own; system- belongs to Kubernetes", "choose a name without system-")
     inner.done()
     capacity = read_amounts(fields, "capacity", gpu)
     fields.done()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
-from gangplank.teams.drift import EXACT, OWN_KEYS, STATE, Difference, drift, identity
+from gangplank.teams.drift import STATE, Difference, drift, identity, patch
+from gangplank.teams.lowering import depths, lowered_queues, moving_queues
 from gangplank.teams.metadata import metadata, team_of
 from gangplank.teams.namespaces import foreign, taken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from gangplank.spec import Json
     from gangplank.teams.drift import Identity
@@ -97,7 +97,7 @@ def plan(
         if changes_fixed_field(item, differences) and identity(item) in live_objects
     ]
     return TeamsPlan(
-        differences=(*differences, *(Difference(*identity(item), "", None, "this object") for item in superfluous)),
+        differences=(*differences, *absent(superfluous)),
         remove=(*superfluous, *replaced),
         lower=tuple(lowered_queues(work, live_objects)),
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
@@ -108,8 +108,17 @@ def plan(
             *foreign_namespaces(desired, live_objects, namespaces),
             *foreign_objects(desired, live_objects, others),
         ),
-        notes=(*exceeded_quotas(work, live_objects), *orphans(desired, live, leaving)),
+        notes=(
+            *exceeded_quotas(work, live_objects),
+            *moving_queues(work, live_objects),
+            *orphans(desired, live, leaving),
+        ),
     )
+
+
+def absent(objects: Iterable[Json]) -> Iterator[Difference]:
+    """What a run reports of objects that it removes."""
+    return (Difference(*identity(item), "", None, "this object") for item in objects)
 
 
 def is_new(item: Json, kind: str, new: Collection[Identity]) -> bool:
@@ -124,37 +133,6 @@ def probed(desired: Sequence[Json], work: Sequence[Json], new: Collection[Identi
         item for item in desired if item["kind"] == "RoleBinding" and (guards or is_new(item, "RoleBinding", new))
     ]
     return tuple(sorted({item["metadata"]["namespace"] for item in bindings}))
-
-
-def patch(desired: Json, live: Json | None) -> Json:
-    """A merge patch that turns a live object into the desired one: null for each superfluous key of ours.
-
-    https://www.rfc-editor.org/rfc/rfc7386
-    """
-    if live is None:
-        return desired
-    exact = EXACT.get(desired["kind"], ())
-    fields = {key: merge_patch(value, live.get(key)) if key in exact else value for key, value in desired.items()}
-    meta = dict(desired["metadata"])
-    for part in ("labels", "annotations"):
-        theirs = live["metadata"].get(part) or {}
-        extra = {key: None for key in theirs if key.startswith(OWN_KEYS) and key not in (meta.get(part) or {})}
-        if extra:
-            meta[part] = {**(meta.get(part) or {}), **extra}
-    more = {key: None for key in exact if live.get(key) and key not in desired}
-    return {**fields, **more, "metadata": meta}
-
-
-def merge_patch(desired: object, live: object) -> object:
-    """A value with null for each key that only the live one has; lists are replaced as a whole.
-
-    >>> merge_patch({"a": {"x": 1}}, {"a": {"x": 2, "y": 3}, "b": []})
-    {'a': {'x': 1, 'y': None}, 'b': None}
-    """
-    if not isinstance(desired, Mapping) or not isinstance(live, Mapping):
-        return desired
-    extra = {key: None for key in live if key not in desired}
-    return {**{key: merge_patch(value, live.get(key)) for key, value in desired.items()}, **extra}
 
 
 def changes_fixed_field(item: Json, differences: Sequence[Difference]) -> bool:
@@ -238,16 +216,8 @@ def surplus(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[s
         and item["kind"] not in KEPT
         and (item["kind"] not in GUARDS or item["metadata"].get("namespace", "") in spaces)
     ]
-    queues = [item for item in live if item["kind"] == "Queue"]
-    parents = {item["metadata"]["name"]: (item.get("spec") or {}).get("parent", "") for item in queues}
-
-    def height(item: Json) -> int:
-        name, count = item["metadata"]["name"], 0
-        while item["kind"] == "Queue" and parents.get(name) and count < len(parents):
-            name, count = parents[name], count + 1
-        return -count
-
-    return sorted(superfluous, key=height)
+    depth = {("Queue", "", name): count for name, count in depths(live).items()}
+    return sorted(superfluous, key=lambda item: -depth.get(identity(item), 0))
 
 
 def orphans(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[str]) -> list[str]:
@@ -268,46 +238,6 @@ def orphans(desired: Sequence[Json], live: Sequence[Json], leaving: Collection[s
             for name, space in left
         ),
     ]
-
-
-def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[Json]:
-    """Queues at the lesser of their live and their desired amounts, children first.
-
-    Volcano's webhook checks every queue as it is written: an amount that moves from one queue to another must first be
-    taken away.
-    """
-    patches = []
-    for item in work:
-        live = live_objects.get(identity(item))
-        if item["kind"] != "Queue" or live is None:
-            continue
-        before = live.get("spec") or {}
-        body = {**before}
-        for part, absent_is_none in (("deserved", True), ("capability", False)):
-            body[part] = least(body.get(part) or {}, item["spec"].get(part) or {}, absent_is_none=absent_is_none)
-        old, new = ((one.get("guarantee") or {}).get("resource") or {} for one in (before, item["spec"]))
-        body["guarantee"] = {"resource": least(old, new, absent_is_none=True)}
-        if (
-            any(body[part] != (before.get(part) or {}) for part in ("deserved", "capability"))
-            or body["guarantee"]["resource"] != old
-        ):
-            spec = {key: value for key, value in body.items() if value not in ({}, None)}
-            patches.append(patch({**item, "spec": spec}, live))
-    return patches[::-1]
-
-
-def least(old: Mapping[str, str], new: Mapping[str, str], *, absent_is_none: bool) -> dict[str, str]:
-    """The lesser of two resource lists, name by name; a resource that one list omits is zero there, or unlimited.
-
-    >>> least({"cpu": "4", "memory": "1Gi"}, {"cpu": "2"}, absent_is_none=True)
-    {'cpu': '2'}
-    """
-    names = [name for name in old if name in new] if absent_is_none else list(dict.fromkeys((*old, *new)))
-    amounts = {}
-    for name in names:
-        both = [text for text in (old.get(name), new.get(name)) if text is not None]
-        amounts[name] = min(both, key=quantity.parse)
-    return amounts
 
 
 def exceeded_quotas(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[str]:

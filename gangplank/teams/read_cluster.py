@@ -129,10 +129,20 @@ def unfinished(kube: Kube, namespace: str) -> list[str]:
     ]
 
 
-def claims(kube: Kube, namespace: str) -> list[str]:
-    """The names of all volume claims in a namespace, of the team's file or not."""
-    items = kube.call("GET", f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")["items"]
-    return [item["metadata"]["name"] for item in items]
+def claims(kube: Kube) -> dict[str, dict[str, str]]:
+    """All volume claims, of the teams' files or not: namespace -> name -> size."""
+    sizes: dict[str, dict[str, str]] = {}
+    for item in kube.call("GET", everywhere("v1", "persistentvolumeclaims"))["items"]:
+        meta = item["metadata"]
+        sizes.setdefault(meta["namespace"], {})[meta["name"]] = item["spec"]["resources"]["requests"]["storage"]
+    return sizes
+
+
+def accounts(kube: Kube, namespace: str) -> set[Identity]:
+    """The service accounts in a namespace that are not of teams: an administrator's, or another program's."""
+    where = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    items = kube.call("GET", where, query={"labelSelector": f"!{PART_LABEL}"})["items"]
+    return {("ServiceAccount", namespace, item["metadata"]["name"]) for item in items}
 
 
 def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:

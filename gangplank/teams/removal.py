@@ -56,10 +56,18 @@ def removal(
         for path in sorted(set(deleted_claims) - paths)
         if path.partition("/")[0] in namespaces
     ]
+    others = namespaces_of({team_of(item) for item in live} - {"", *teams}, live)
+    refused += [
+        f"teams_remove_claims: got {path}, expected claims of a team that teams_remove names. Fix: "
+        f"-e teams_remove={others[path.partition('/')[0]]} if that team leaves, or leave the claim out"
+        for path in sorted(deleted_claims)
+        if path.partition("/")[0] in others
+    ]
     if refused:
         return Plan(refused=tuple(refused))
     objects: list[Json] = []
-    notes = []
+    unknown = sorted(set(teams) - {*map(team_of, live)})
+    notes = [f"teams_remove: nothing in the cluster is of a team {team}" for team in unknown]
     for namespace, team in sorted(namespaces.items()):
         kept = [name for name in claims.get(namespace, ()) if f"{namespace}/{name}" not in deleted_claims]
         own = [item for item in live if team_of(item) == team and item["kind"] not in {*KEPT, *CLUSTER_WIDE}]
@@ -74,10 +82,10 @@ def removal(
         else:
             objects += [item for item in live if item["kind"] == "Namespace" and item["metadata"]["name"] == namespace]
     # Also of a team whose namespace an earlier run has removed.
-    gone = set(teams) - set(with_file)
-    others = [item for item in live if item["kind"] in CLUSTER_WIDE and team_of(item) in gone]
+    gone = set(teams) - set(with_file) - {""}  # of no team is what all share
+    shared = [item for item in live if item["kind"] in CLUSTER_WIDE and team_of(item) in gone]
     # A child queue is named <team>-<child>, so longer names are removed first.
-    objects += sorted(others, key=lambda item: (CLUSTER_WIDE.index(item["kind"]), -len(item["metadata"]["name"])))
+    objects += sorted(shared, key=lambda item: (CLUSTER_WIDE.index(item["kind"]), -len(item["metadata"]["name"])))
     return Plan(remove=tuple(objects), notes=tuple(notes))
 
 

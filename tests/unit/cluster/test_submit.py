@@ -12,6 +12,7 @@ from gangplank.cluster import submit
 from gangplank.cluster.client import Kube, path
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
+from gangplank.jobs.site_gpus import Gpus, on_site
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -218,3 +219,17 @@ def test_a_job_that_is_being_deleted_is_waited_for_and_then_submitted(api: Api, 
     run(new)
     assert live(api, new[-1]) == new[-1]
     assert scripts(api) == [script]
+
+
+def test_a_template_that_an_interrupted_run_left_is_owned_by_the_job_of_the_next_run(api: Api) -> None:
+    """It would stay once the job is removed, and count against the team's."""
+    job = {"name": "a", "image": "i", "command": ["a"], "backend": "volcano", "resources": {"gpus": 1}}
+    described = BACKENDS["volcano"].manifests(on_site(parse_job(job), Gpus(allocation="dra")))
+    run(described)
+    (where,) = [key for key, item in api.objects.items() if item["kind"] == "ResourceClaimTemplate"]
+    (owner,) = api.objects[where]["metadata"].pop("ownerReferences")
+    run(described)
+    assert api.objects[where]["metadata"]["ownerReferences"] == [owner]
+    written = list(filter(None, api.bodies))
+    run(described)
+    assert list(filter(None, api.bodies)) == written, "nothing is left to do"

@@ -10,13 +10,15 @@ from gangplank.backends.pod_template import TEAM_LABEL
 from gangplank.cluster.client import group_path
 from gangplank.teams.compare import plan_teams
 from gangplank.teams.inventory import Inventory
-from gangplank.teams.metadata import PART_LABEL, TEAM_PART
+from gangplank.teams.metadata import PART_LABEL, TEAM_PART, team_of
 from gangplank.teams.objects import team_objects
 from gangplank.teams.parse import parse_teams
 from gangplank.teams.read_cluster import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.teams.plan import TeamsPlan
 
 Json = dict[str, Any]
 CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
@@ -33,7 +35,7 @@ class Cluster:
 
     def call(self, _: str, where: str, query: Mapping[str, str] | None = None) -> Json:
         wanted = {PART_LABEL: True, f"!{PART_LABEL}": False}.get((query or {}).get("labelSelector", ""))
-        items = [item for path, item in self.items if path == where]
+        items = [item for path, item in self.items if where in (path, namespaced(path, item))]
         return {"items": [item for item in items if wanted in (None, PART_LABEL in item["metadata"].get("labels", {}))]}
 
     def get(self, where: str) -> Json | None:
@@ -43,12 +45,22 @@ class Cluster:
         return True
 
 
-def refused(*live: Json, **values: Any) -> str:
+def namespaced(path: str, item: Json) -> str:
+    """The path of all objects of a kind in an object's namespace."""
+    group, _, plural = path.rpartition("/")
+    return f"{group}/namespaces/{item['metadata'].get('namespace')}/{plural}"
+
+
+def planned(*live: Json, remove: Sequence[str] = (), claims: Sequence[str] = (), **values: Any) -> TeamsPlan:
     variables = {"team_cap": CAP, "team_members": [{"user": "ada"}], "team_site_priorities": SITE["priorities"],
                  "team_site_queues": SITE["queues"]}  # fmt: skip
     own = variables | {f"team_{name}": value for name, value in values.items()}
     kube: Any = Cluster(*live)
-    return "\n".join(plan_teams(kube, Inventory({"vision": own})).refused)
+    return plan_teams(kube, Inventory({"vision": own}), remove, claims)
+
+
+def refused(*live: Json, **values: Any) -> str:
+    return "\n".join(planned(*live, **values).refused)
 
 
 def of_team(name: str, **fields: Any) -> list[Json]:
@@ -95,3 +107,49 @@ def test_a_priority_of_an_administrator_is_not_taken_over() -> None:
     text = refused({"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10})
     assert text.startswith('all teams: PriorityClass: got "high", which exists and does not belong to the teams')
     assert "choose another name, or hand it over: kubectl label priorityclass high gangplank.dev/part=teams" in text
+
+
+@pytest.mark.parametrize("names", [[""], ["old", ""], [" old "], ["vision-queue", ""]])
+def test_a_name_to_remove_that_is_empty_removes_nothing_of_what_all_teams_share(names: list[str]) -> None:
+    live = [*of_team("vision"), *of_team("old")]
+    todo = planned(*live, remove=names)
+    assert {team_of(item) for item in todo.remove} == ({"old"} if "old" in "".join(names) else set())
+
+
+def test_a_name_to_remove_that_no_team_has_is_said() -> None:
+    assert "teams_remove: nothing in the cluster is of a team visoin" in planned(remove=["visoin"]).notes
+
+
+def test_a_claim_of_a_team_that_is_not_removed_is_refused() -> None:
+    todo = planned(*of_team("old"), claims=["old/data"])
+    assert [line.partition(". Fix: ")[0] for line in todo.refused] == [
+        "teams_remove_claims: got old/data, expected claims of a team that teams_remove names"
+    ]
+
+
+def test_check_mode_reports_each_object_of_a_team_that_is_removed() -> None:
+    todo = planned(*of_team("old"), claim("old", "data"), remove=["old"], claims=["old/data"])
+    lines = {str(line) for line in todo.differences}
+    wanted = ("Namespace old", "Queue old", "PersistentVolumeClaim old/data", "RoleBinding old/gangplank-team-trainer")
+    assert [name for name in wanted if not any(line.startswith(f"{name}:") for line in lines)] == []
+
+
+def claim(namespace: str, name: str, size: str = "2Gi", **labels: str) -> Json:
+    meta = {"name": name, "namespace": namespace, "labels": labels}
+    return {"kind": "PersistentVolumeClaim", "metadata": meta, "spec": {"resources": {"requests": {"storage": size}}}}
+
+
+@pytest.mark.parametrize("own", [{}, labels("vision")], ids=["an administrator's", "of an earlier inventory"])
+def test_a_claim_that_stays_leaves_room_in_the_quota_for_a_new_one(own: dict[str, str]) -> None:
+    todo = planned(claim("vision", "old", **own))
+    quota = next(item for item in todo.write if item["kind"] == "ResourceQuota")["spec"]["hard"]
+    assert (quota["persistentvolumeclaims"], quota["requests.storage"]) == ("1", "2Gi")
+
+
+def test_a_service_account_of_an_administrator_is_allowed_and_not_taken_over() -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "spark", "namespace": "vision"}}
+    for live, count in (((), 1), ((account,), 0)):
+        todo = planned(*live, service_accounts=["spark"])
+        assert sum(item["kind"] == "ServiceAccount" for item in todo.write) == count
+        namespace = next(item for item in todo.write if item["kind"] == "Namespace")
+        assert namespace["metadata"]["annotations"]["gangplank.dev/service-accounts"] == "default,spark"

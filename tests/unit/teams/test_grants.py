@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +37,19 @@ def lines(own: TeamSpec, **fields: object) -> list[str]:
     except SpecError as error:
         return str(error).splitlines()
     return []
+
+
+@pytest.mark.parametrize("manifest", [
+    {"kind": "ResourceClaimTemplate", "spec": None},
+    {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": None}}},
+    {"kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": {"requests": [{"exactly": 5}, 7]}}}},
+    {"kind": "Pod", "spec": {"containers": [None, 5], "tolerations": ["x"], "nodeSelector": [1], "volumes": 7}},
+    {"kind": "Pod", "spec": {"containers": [{"env": {}, "envFrom": ["a"], "resources": {"limits": [1]}}]}},
+])  # fmt: skip
+def test_parts_of_another_form_are_left_to_the_api_server_which_refuses_them(manifest: Json) -> None:
+    meta = {"name": "a", "namespace": "vision"}
+    with contextlib.suppress(SpecError):  # of what can be read
+        check_manifests([{"apiVersion": "v1", "metadata": meta, **manifest}], [team()], "a.yml")
 
 
 WISHES = [

@@ -16,7 +16,7 @@ import yaml
 from gangplank.cli import main
 from gangplank.errors import GangplankError, Unreadable
 from gangplank.teams import inventory as module
-from gangplank.teams.inventory import Inventory, is_value, load_inventory, plain_inventory
+from gangplank.teams.inventory import Inventory, is_value, load_inventory, plain_inventory, refuse_earlier_layout
 from gangplank.teams.load import teams_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -314,6 +314,16 @@ def test_an_earlier_layout_is_refused_with_the_way_to_move_it(tmp_path: Path) ->
             load_inventory(str(place))
         assert "files of teams as earlier versions read them (_site.yml, vision.yml)" in str(caught.value)
         assert "move its file to host_vars/TEAM.yml" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [
+    "site:\n  hosts: {a: {}}\n", "team: # of nodes\n\n  # all\n  children:\n    teams: {}\n", "site: {vars: {a: 1}}\n",
+    "site:\n",
+])  # fmt: skip
+def test_a_group_of_an_inventory_is_no_earlier_layout(text: str, tmp_path: Path) -> None:
+    folder = site(tmp_path)
+    (folder / "more.yml").write_text(text)
+    refuse_earlier_layout([folder])
 
 
 def test_an_inventory_that_ansible_cannot_read_is_reported(tmp_path: Path) -> None:

@@ -140,6 +140,31 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     assert {item["metadata"]["name"] for item in todo.write} == {"a", "b"}
 
 
+def tree(parent: str, **deserved: int) -> list[Json]:
+    """Two parents with these CPUs, and a team that moves between them beside one that stays."""
+    own = {name: {"cpu": count} for name, count in deserved.items()}
+    site = {"site": {"queues": [{"name": name, "deserved": own[name]} for name in ("p1", "p2")]}}
+    team = {"members": [{"user": "ada"}], "cap": CAP | {"cpu": 12}, "deserved": {"cpu": 12}}
+    files = {name: {"team": team | {"name": name, "parent": above}} for name, above in (("a", "p1"), ("x", parent))}
+    specs = parse_teams(files, site)
+    return team_objects(specs[1], specs[0])
+
+
+def test_a_queue_that_moves_with_its_amount_leaves_it_first() -> None:
+    """While it is below its old parent, the webhook counts its amount there."""
+    before, after = tree("p1", p1=24, p2=12), tree("p2", p1=12, p2=24)
+    todo = plan(after, before)
+    lowered = [(item["metadata"]["name"], item["spec"].get("deserved")) for item in todo.lower]
+    assert lowered == [("x", {"cpu": None}), ("p1", {"cpu": "12"})] or lowered == [("x", None), ("p1", {"cpu": "12"})]
+    assert [name for name in names(todo.write) if name.startswith("Queue")] == ["Queue p1", "Queue p2", "Queue x"]
+    assert "queue x moves to another parent" in todo.notes[0]
+
+
+def test_a_queue_that_moves_from_a_parent_that_keeps_its_amount_keeps_its_own() -> None:
+    todo = plan(tree("p2", p1=24, p2=24), tree("p1", p1=24, p2=12))
+    assert (todo.lower, todo.notes) == ((), ())
+
+
 def test_a_queue_without_a_spec_gets_one_or_is_removed() -> None:
     """An administrator may have cleared it: the API requires no field of it."""
     live, desired = rendered(a={"queues": [{"name": "x"}]}), rendered(a={})

@@ -127,6 +127,28 @@ def test_a_member_whose_name_no_certificate_can_have_is_refused_before_the_clust
         kubeconfig.make(Kube.__new__(Kube), "vision", member, 600)  # one that could ask nothing
 
 
+@pytest.mark.parametrize("text", ["", "a: [", "[]", "contexts: [{name: zoe@vision}]", "contexts: [{name: a}, {}]"])
+def test_a_file_that_is_not_this_members_is_not_replaced(tmp_path: Any, text: str) -> None:
+    """Two names of members may be one name of a file."""
+    place = tmp_path / "vision-ada.kubeconfig"
+    place.write_text(text)
+    with pytest.raises(SpecError, match=r"none, or an earlier kubeconfig of ada in team vision.*--output"):
+        kubeconfig.refuse_another(str(place), "vision", "ada")
+    place.write_text("contexts: [{name: ada@vision}]")
+    kubeconfig.refuse_another(str(place), "vision", "ada")
+
+
+def test_a_member_is_looked_for_in_the_namespace_that_the_team_has_now(api: Api) -> None:
+    own = {"gangplank.dev/part": "team", "gangplank.dev/team": "vision"}
+    for name in ("a-old", "vision"):
+        api.objects[f"/api/v1/namespaces/{name}"] = {"metadata": {"name": name, "labels": own}}
+    rights = "/apis/rbac.authorization.k8s.io/v1/namespaces"
+    for name in ("a-old", "vision"):
+        api.objects[f"{rights}/{name}/rolebindings/theirs"] = {"metadata": {"name": "theirs", "labels": {}}}
+    api.objects[f"{rights}/vision/rolebindings/lead"] = {"metadata": {"name": "lead", "labels": own}}
+    assert kubeconfig.namespace_of(Kube(), "vision") == "vision"
+
+
 def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
     name = tmp_path / "x"
     name.write_text("old")

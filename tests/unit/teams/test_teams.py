@@ -62,6 +62,7 @@ def test_needs_no_more_than_a_name_a_member_and_a_cap() -> None:
         ({"name": "default"}, "team.name"),
         ({"name": "root"}, "team.name"),
         ({"namespace": "kube-system"}, "team.namespace"),
+        ({"namespace": ""}, "team.namespace"),
         ({"namespace": "default"}, "team.namespace"),
         ({"namespace": "kubeflow"}, "team.namespace"),
         ({"members": [{"user": "system:kube-scheduler"}]}, "team.members[0].user"),
@@ -383,7 +384,8 @@ def test_objects_share_no_parts_and_have_not_drifted_from_themselves() -> None:
     assert drift(second, first) == []  # labels of others are not ours
     first[0]["metadata"]["labels"]["gangplank.dev/x"] = "y"
     assert [str(item) for item in drift(second, first)] == [
-        'ClusterRole gangplank-team-viewer: metadata.labels["gangplank.dev/x"]: wanted nothing, live "y"'
+        (f'{first[0]["kind"]} {first[0]["metadata"]["name"]}: '
+        'metadata.labels["gangplank.dev/x"]: wanted nothing, live "y"')
     ]
 
 
@@ -412,3 +414,14 @@ def test_a_job_starts_from_its_team_s_defaults_and_its_own_values_win() -> None:
 def test_a_job_has_to_choose_among_a_team_s_queues() -> None:
     spec = parse_team(team(queues=[{"name": "a"}, {"name": "b"}]))
     assert "queue" not in with_team({"team": "vision"}, [spec])
+
+
+def test_a_priority_whose_name_belongs_to_kubernetes_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"system-mine.*choose a name without system-"):
+        parse_site({"site": {"priorities": {"system-mine": 5}}})
+
+
+@pytest.mark.parametrize(("size", "spelled"), [("1G", "1G"), ("1500M", "1500M"), ("1Gi", "1Gi"), ("1.5Gi", "1536Mi")])
+def test_a_quota_of_storage_is_spelled_as_the_api_server_spells_it(size: str, spelled: str) -> None:
+    (quota,) = objects("ResourceQuota", [team(claims=[{"name": "d", "size": size}])])
+    assert quota["spec"]["hard"]["requests.storage"] == spelled

@@ -1,0 +1,107 @@
+"""Queues that give up something, before others get it: Volcano's webhook checks every queue as it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gangplank.k8s import quantity
+from gangplank.teams.drift import identity, patch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gangplank.spec import Json
+    from gangplank.teams.drift import Identity
+
+    Pairs = list[tuple[Json, Json]]
+
+
+def depths(live: Sequence[Json]) -> dict[str, int]:
+    """How many queues are above each queue, as far as a tree that may have a circle says it."""
+    queues = [item for item in live if item["kind"] == "Queue"]
+    parents = {item["metadata"]["name"]: (item.get("spec") or {}).get("parent", "") for item in queues}
+
+    def depth(name: str) -> int:
+        count = 0
+        while parents.get(name) and count < len(parents):
+            name, count = parents[name], count + 1
+        return count
+
+    return {name: depth(name) for name in parents}
+
+
+def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[Json]:
+    """Queues at the lesser of their live and their desired amounts, children first.
+
+    Volcano's webhook checks every queue as it is written: an amount that moves from one queue to another must first be
+    taken away. A queue that leaves a parent takes no part of what the parent gives up.
+    """
+    pairs = queue_pairs(work, live_objects)
+    leaving = {item["metadata"]["name"]: live["spec"]["parent"] for item, live in pairs if moves(item, live, pairs)}
+    depth = depths([*live_objects.values()])
+    patches = []
+    for item, live in sorted(pairs, key=lambda pair: -depth[pair[0]["metadata"]["name"]]):
+        before, body = live.get("spec") or {}, lesser(item, live)
+        if parent := leaving.get(item["metadata"]["name"]):
+            above = next(one for one, _ in pairs if one["metadata"]["name"] == parent)
+            most = least(body["capability"], above["spec"].get("capability") or {}, absent_is_none=False)
+            body |= {"deserved": {}, "guarantee": {"resource": {}}, "capability": most}
+        if gives_up(before, body):
+            spec = {key: value for key, value in body.items() if value not in ({}, None)}
+            patches.append(patch({**item, "spec": spec}, live))
+    return patches
+
+
+def queue_pairs(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> Pairs:
+    """The queues that exist and are changed, each as it is to be and as it is."""
+    queues = [(item, live_objects.get(identity(item))) for item in work if item["kind"] == "Queue"]
+    return [(item, live) for item, live in queues if live is not None]
+
+
+def lesser(item: Json, live: Json) -> Json:
+    """The spec of a live queue with the lesser of its own and the desired amounts."""
+    before = live.get("spec") or {}
+    body = {**before}
+    for part, absent_is_none in (("deserved", True), ("capability", False)):
+        body[part] = least(body.get(part) or {}, item["spec"].get(part) or {}, absent_is_none=absent_is_none)
+    old, new = ((one.get("guarantee") or {}).get("resource") or {} for one in (before, item["spec"]))
+    return {**body, "guarantee": {"resource": least(old, new, absent_is_none=True)}}
+
+
+def gives_up(before: Json, body: Json) -> bool:
+    """Whether the amounts of a queue's spec become others."""
+    old = (before.get("guarantee") or {}).get("resource") or {}
+    parts = ("deserved", "capability")
+    return body["guarantee"]["resource"] != old or any(body[part] != (before.get(part) or {}) for part in parts)
+
+
+def moves(item: Json, live: Json, pairs: Pairs) -> bool:
+    """Whether a queue leaves a parent that gives up something in the same run."""
+    parent = (live.get("spec") or {}).get("parent")
+    above = [pair for pair in pairs if pair[0]["metadata"]["name"] == parent != item["spec"].get("parent")]
+    return any(gives_up(old.get("spec") or {}, lesser(new, old)) for new, old in above)
+
+
+def moving_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[str]:
+    """What happens to the work in queues that change their parent."""
+    pairs = queue_pairs(work, live_objects)
+    return [
+        f"queue {item['metadata']['name']} moves to another parent: until then it deserves and is guaranteed nothing, "
+        "so queues that wait may reclaim its pods"
+        for item, live in pairs
+        if moves(item, live, pairs)
+    ]
+
+
+def least(old: Mapping[str, str], new: Mapping[str, str], *, absent_is_none: bool) -> dict[str, str]:
+    """The lesser of two resource lists, name by name; a resource that one list omits is zero there, or unlimited.
+
+    >>> least({"cpu": "4", "memory": "1Gi"}, {"cpu": "2"}, absent_is_none=True)
+    {'cpu': '2'}
+    """
+    names = [name for name in old if name in new] if absent_is_none else list(dict.fromkeys((*old, *new)))
+    amounts = {}
+    for name in names:
+        both = [text for text in (old.get(name), new.get(name)) if text is not None]
+        amounts[name] = min(both, key=quantity.parse)
+    return amounts
