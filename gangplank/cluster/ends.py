@@ -1,15 +1,18 @@
 """How the containers of a job's pods ended, as the pods' statuses say: which of them failed first. Pure.
 
 A rank is started again in its container's place, or in another pod, and the pods of earlier attempts may stay. Ranks
-train only together, so the runs of one attempt overlap: what had ended before the last one began is of another.
+train only together, so the runs of one attempt overlap: what had ended before the last one began is of another. A run
+that began late and was ended with its pod says nothing of that: a job that has failed removes what had just started.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.attempts import place
+from gangplank.k8s.age import age_s
 from gangplank.k8s.conditions import failed_init
 
 if TYPE_CHECKING:
@@ -30,11 +33,21 @@ class End:
     """As `run_of` calls it."""
     rank: str
     """Equal for the runs of which each takes the other's place: the rank and the container."""
+    removed: bool
+    """Whether its pod was being deleted when it ended."""
 
 
 def run_of(pod: Json, container: str, number: int) -> str:
     """What a run of a container is called: the pod's uid, its name, and how often it had been restarted."""
     return f"{pod['metadata'].get('uid')}/{container}/{number}"
+
+
+def is_removed(meta: Json, finished: str | None) -> bool:
+    """Whether a pod was being deleted when a container of it ended."""
+    if not (finished and "deletionTimestamp" in meta):
+        return False
+    gone = datetime.fromisoformat(meta["deletionTimestamp"])  # when its grace period is over
+    return age_s(finished, gone) <= (meta.get("deletionGracePeriodSeconds") or 0)
 
 
 def ends(pods: Iterable[Json]) -> Iterator[End]:
@@ -55,6 +68,7 @@ def ends(pods: Iterable[Json]) -> Iterator[End]:
                         began=str(end.get("startedAt") or meta.get("creationTimestamp") or ""),
                         run=run_of(pod, name, number),
                         rank=f"{place(pod)}/{name}",
+                        removed=is_removed(meta, end.get("finishedAt")),
                     )
 
 
@@ -63,7 +77,8 @@ def latest(runs: Iterable[End]) -> list[End]:
     newest: dict[str, End] = {}
     for end in sorted(runs):
         newest[end.rank] = end
-    began = max(newest.values()).began if newest else ""
+    own = [end for end in newest.values() if not end.removed]
+    began = max(own or newest.values()).began if newest else ""
     return [end for end in newest.values() if not end.at or end.at >= began]
 
 

@@ -73,6 +73,12 @@ REPLACED = [
     pod(0, "b", "10:00", container(ended(1, "10:05", "11:03"))),
     pod(1, "b", "10:00", container(ended(7, "10:05", "11:00"))),
 ]
+STARTED_LATE = [  # a job that has failed removes what it had just started again
+    pod(0, "b", "10:00", container(ended(1, "10:05", "11:03"))),
+    pod(1, "b", "10:00", container(ended(7, "10:05", "11:00"))),
+    pod(0, "c", "11:04", container(ended(137, "11:05", "11:06"))),
+]
+STARTED_LATE[-1]["metadata"] |= {"deletionTimestamp": at("11:36"), "deletionGracePeriodSeconds": 30}
 OOM, LOST = ended(137, "00:05", "01:00", "OOMKilled"), ended(1, "00:05", "01:02")
 IN_PLACE = [
     pod(0, "a", "00:00", container(ended(1, "01:04", "11:02"), OOM, 1)),
@@ -192,3 +198,18 @@ def test_a_container_that_waits_has_the_log_of_the_run_that_failed(api: Api) -> 
     pods.append(pod(1, "a", "00:00", container({"running": {}}), phase="Running"))
     own = site(api, job(active=2), pods, {"digits-0-a": OWN, "digits-1-a": b"step 1\n"})
     assert OWN.decode().strip() in why(api, own)
+
+
+def test_what_a_failed_job_removes_right_after_its_start_did_not_fail_first() -> None:
+    end = first_failure(STARTED_LATE)
+    assert end
+    assert (end.pod, end.how) == ("digits-1-b", "Error, exit code 7")
+
+
+def test_a_pod_that_was_removed_first_is_the_cause_of_what_the_others_say() -> None:
+    """By a drain, or a person: the other ranks only lose their connection."""
+    first = pod(0, "a", "00:00", container(ended(143, "00:05", "01:00")))
+    first["metadata"] |= {"deletionTimestamp": at("01:29"), "deletionGracePeriodSeconds": 30}
+    end = first_failure([first, pod(1, "a", "00:00", container(ended(1, "00:06", "01:02")))])
+    assert end
+    assert (end.pod, end.how) == ("digits-0-a", "Error, exit code 143")
