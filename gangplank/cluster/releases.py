@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 FACTS = ("name", "version", "appVersion")
 CRD = "CustomResourceDefinition"
-BUNDLE = "caBundle"  # of webhooks, CRDs and API services: whoever makes the certificate fills it in
+BUNDLE = "caBundle"  # of webhooks, CRDs and API services: filled in by what makes the certificate
 MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
 UNREAD = "unread"  # instead, of a chart that Helm itself fetched
 COMPLETE = {"deployed", "superseded", "uninstalling"}  # states of a revision that was complete once

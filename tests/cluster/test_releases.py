@@ -279,7 +279,7 @@ def test_d7_an_upgrade_by_a_helm_that_the_kernel_killed_is_repeated_by_the_next_
 
 
 def test_an_upgrade_to_a_chart_without_a_crd_leaves_the_crd_and_its_objects(site: Site) -> None:
-    """Somebody else's chart may have it among its templates, as Kubeflow's of Trainer does."""
+    """A third-party chart may have it among its templates, as Kubeflow's of Trainer does."""
     site.write(toys=TOYS)
     words = ["install", "small", str(site.chart), "--create-namespace", "--set=word=theirs"]
     subprocess.run([*site.helm, *words], check=True, stdout=subprocess.DEVNULL, timeout=60)
