@@ -67,10 +67,13 @@ clean: ## remove this project's cache (the next run builds for some twenty minut
 	{ echo "make clean: a lab's nodes run from the cache. Fix: make down" >&2; exit 1; }
 	@test ! -e "$(CACHE)/build.lock" || flock --nonblock "$(CACHE)/build.lock" true || \
 	{ echo "make clean: a build fills the cache. Fix: wait for it or end it, then run it again" >&2; exit 1; }
+	@test ! -e "$(CACHE)/venv/lock" || flock --nonblock "$(CACHE)/venv/lock" true || \
+	{ echo "make clean: make setup fills the cache. Fix: wait for it or end it, then run it again" >&2; exit 1; }
 	rm -rf "$(CACHE).gone" && \
-	if mountpoint -q "$(CACHE)"; then find "$(CACHE)" -mindepth 1 -delete; \
+	if mountpoint -q "$(CACHE)" || test -L "$(CACHE)"; then find "$(CACHE)/" -mindepth 1 -delete; \
 	elif test -d "$(CACHE)"; then flock --nonblock "$(CACHE)/build.lock" mv -T "$(CACHE)" "$(CACHE).gone"; fi && \
-	rm -rf "$(CACHE).gone" .venv .venv.new .venv.gone
+	rm -rf "$(CACHE).gone" .venv.new .venv.gone && \
+	if test -e .venv/stamp -o -e .venv/unfinished; then rm -rf .venv; fi
 
 .PHONY: parts
 parts: setup ## build what the lab needs, into the cache
@@ -99,7 +102,7 @@ SCENARIOS ?= default gpu pytorchjob teams
 molecule: setup ## scenarios in one lab: the whole stack comes up, and training finishes (SCENARIOS="default gpu", or all)
 	.venv/bin/molecule destroy --scenario-name default # what an earlier run left, in its notes too
 	@rm -f .molecule.log
-	ANSIBLE_LOG_PATH=$(CURDIR)/.molecule.log \
+	ANSIBLE_LOG_PATH="$(CURDIR)/.molecule.log" \
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
 	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 100 'fatal: |\[ERROR\]' .molecule.log | tail -n 200; exit $$status; }
 
@@ -175,10 +178,10 @@ SBOM = $(CACHE)/venv/sbom-$(shell sha256sum requirements-sbom.txt | cut -c1-16)
 .PHONY: sbom
 sbom: setup parts ## a bill of materials (CycloneDX 1.6) for every image, binary and root into sbom/, checked against the schema
 	@.venv/bin/python -m lab.build.sbom sbom
-	@test -e $(SBOM)/complete || { rm -rf $(SBOM) && .venv/bin/python -m venv --without-pip $(SBOM) \
-	&& .venv/bin/python -m pip --python $(SBOM)/bin/python install --quiet --disable-pip-version-check --require-hashes \
-	--requirement requirements-sbom.txt && sync -f $(SBOM) && touch $(SBOM)/complete; }
-	@$(SBOM)/bin/python tools/validate_sbom.py sbom
+	@test -e "$(SBOM)/complete" || { rm -rf "$(SBOM)" && .venv/bin/python -m venv --without-pip "$(SBOM)" \
+	&& .venv/bin/python -m pip --python "$(SBOM)/bin/python" install --quiet --disable-pip-version-check --require-hashes \
+	--requirement requirements-sbom.txt && sync -f "$(SBOM)" && touch "$(SBOM)/complete"; }
+	@"$(SBOM)/bin/python" tools/validate_sbom.py sbom
 
 .PHONY: dist
 dist: setup ## what a site installs, into dist/: wheel, collection, charts with an index, schema of job files (docs/install.md)
@@ -196,7 +199,7 @@ sanity: setup ## ansible-test sanity on the built collection (two minutes; needs
 docs: setup ## write what is generated from values, argument specs and the library: READMEs, docs and the job chart's schema
 	@.venv/bin/python -m tools.write_job_chart --write
 	@helm_docs=$$(.venv/bin/python -m lab.build --show bin.helm-docs)/helm-docs; \
-	for chart in charts/*/; do (cd $$chart && $$helm_docs --log-level warning --template-files=../README.md.gotmpl); done
+	for chart in charts/*/; do (cd $$chart && "$$helm_docs" --log-level warning --template-files=../README.md.gotmpl); done
 	.venv/bin/python tools/write_role_readmes.py --write
 	@.venv/bin/python -m tools.write_docs_tables --write
 	@.venv/bin/python -m bench.page --write

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from gangplank.errors import Problem
 from lab.build.parts import build
 from lab.build.unpack import unpack
 from lab.build.versions import load_pins
-from lab.errors import PartError
+from lab.errors import PartError, explain
 from tools import dist
 from tools.dist import ROOT, DistError
 
@@ -41,6 +42,7 @@ PARTS: dict[str, list[str]] = {  # whose images and charts each component takes
     "gpu_device_plugin": ["nvidia-device-plugin", "nvidia-programs"],
     "gpu_dra_driver": ["dra-example-driver"],
 }
+BUILT = ("trainer", "lab", "charts")  # folders whose files are built as they are
 ONLY_TESTS = ("gangplank.dev/simulated-driver",)  # images of these parts that no site needs
 
 
@@ -141,7 +143,11 @@ def main(words: list[str]) -> int:
     """Write the archive completely, or leave the one of an earlier run."""
     try:
         wanted = components(words[0] if words else "inventories/example/hosts.yml")
+        dist.refuse_changes(ROOT, *BUILT)  # before anything is built
         OUT.mkdir(exist_ok=True)
+        for left in OUT.glob(".draft-*"):  # of interrupted runs; another one may be at work on its own
+            if time.time() - left.stat().st_mtime > dist.STALE_S:
+                shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=OUT, prefix=".draft-") as draft:
             folder = Path(draft, NAME)
             folder.mkdir()
@@ -149,6 +155,9 @@ def main(words: list[str]) -> int:
             with tarfile.open(Path(draft, "bundle.tar"), "w", format=tarfile.PAX_FORMAT) as archive:
                 archive.add(folder, NAME)
             rename(Path(draft, "bundle.tar"), OUT / f"{NAME}.tar")
+    except OSError as error:
+        print(explain(str(error), str(OUT)), file=sys.stderr)
+        return 1
     except (DistError, PartError) as error:
         print(error, file=sys.stderr)
         return 1

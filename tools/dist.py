@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -30,10 +31,11 @@ from gangplank.errors import Problem
 from gangplank.jobs import schema
 from lab.build.parts import build
 from lab.build.unpack import unpack
-from lab.errors import PartError
+from lab.errors import PartError, explain
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "dist"
+STALE_S = 24 * 3600  # after which a draft is nobody's
 SCHEMA, SUMS, PACKAGES = "job.schema.json", "SHA256SUMS", "requirements-site.txt"
 
 
@@ -59,22 +61,31 @@ class Commit:
             raise DistError(f"{last}\n{Problem(str(command[0]), f'exit status {done.returncode}', '0', 'see above')}")
 
 
-def exported(root: Path, folder: Path) -> Commit:
-    """The files of the last commit, below a folder; refuses a checkout with other changes."""
+def git(root: Path, *words: str) -> bytes:
+    """What git prints in a checkout."""
+    done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
+    if done.returncode:
+        got = done.stderr.decode(errors="replace").strip()
+        raise DistError(str(Problem("git", got, "a checkout with a commit", "run it in a clone of the repository")))
+    return done.stdout
 
-    def git(*words: str) -> bytes:
-        done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
-        if done.returncode:
-            got = done.stderr.decode(errors="replace").strip()
-            raise DistError(str(Problem("git", got, "a checkout with a commit", "run it in a clone of the repository")))
-        return done.stdout
 
-    if changed := git("status", "--porcelain", "--untracked-files=no").decode().splitlines():
+def refuse_changes(root: Path, *new: str) -> None:
+    """Refuse a checkout with changes that are not committed, and with untracked files below some folders."""
+    changed = git(root, "status", "--porcelain", "--untracked-files=no").decode().splitlines()
+    if new:
+        changed += git(root, "status", "--porcelain", "--untracked-files=all", "--", *new).decode().splitlines()
+    if changed:
         problem = Problem("git status", changed[0][3:], "no change that is not committed", "commit it or take it back")
         raise DistError(str(problem))
-    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", "HEAD"))) as files:
+
+
+def exported(root: Path, folder: Path) -> Commit:
+    """The files of the last commit, below a folder; refuses a checkout with other changes."""
+    refuse_changes(root)
+    with tarfile.open(fileobj=io.BytesIO(git(root, "archive", "--format=tar", "HEAD"))) as files:
         unpack(files, folder)  # with modes of its own, whatever git's settings say
-    return Commit(folder, int(git("log", "-1", "--format=%ct")))
+    return Commit(folder, int(git(root, "log", "-1", "--format=%ct")))
 
 
 def settle(archive: Path, seconds: int) -> None:
@@ -134,9 +145,9 @@ def index(commit: Commit, helm: Path, out: Path) -> None:
     (out / "index.yaml").unlink(missing_ok=True)
     commit.run(helm, "repo", "index", out)
     listed: dict[str, Any] = yaml.safe_load((out / "index.yaml").read_text())
-    listed["generated"] = time = datetime.fromtimestamp(commit.seconds, UTC).isoformat()
+    listed["generated"] = moment = datetime.fromtimestamp(commit.seconds, UTC).isoformat()
     for entry in (entry for entries in listed["entries"].values() for entry in entries):
-        entry["created"] = time
+        entry["created"] = moment
     (out / "index.yaml").write_text(yaml.safe_dump(listed))
 
 
@@ -175,19 +186,25 @@ def sum_up(out: Path) -> None:
 
 def main() -> int:
     """Write dist/ completely, or leave it as it is."""
-    draft = OUT.with_name(".dist")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir()
+    for left in ROOT.glob(".dist-*"):  # of interrupted runs; another one may be at work on its own
+        if time.time() - left.stat().st_mtime > STALE_S:
+            shutil.rmtree(left, ignore_errors=True)
+    draft = Path(tempfile.mkdtemp(prefix=".dist-", dir=ROOT))
+    draft.chmod(0o755)
     try:
         helm = build(["helm"], partial(print, file=sys.stderr, flush=True), roots=())["bin"]["helm"]
         write(ROOT, draft, Path(helm, "helm"))
+        sync_system(draft)
+        if OUT.is_symlink():
+            OUT.unlink()
+        discard(OUT)
+        move(draft, OUT)
+    except OSError as error:
+        print(explain(str(error), str(OUT)), file=sys.stderr)
+        return 1
     except (DistError, PartError) as error:
         print(error, file=sys.stderr)
         return 1
-    else:
-        sync_system(draft)
-        discard(OUT)
-        move(draft, OUT)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print((OUT / SUMS).read_text(), end="")

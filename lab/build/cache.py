@@ -24,6 +24,7 @@ from lab.host.lock import holder_in
 
 Say = Callable[[str], None]
 
+DRAFTS = ("go", "images", "parts", "roots", "stores")  # where builds are made, by those who hold the lock
 TICK_S = 15.0  # how often a long step reports progress
 
 
@@ -86,7 +87,8 @@ def one_at_a_time(home: Path, say: Say) -> Iterator[None]:
         lock.truncate(0)
         with contextlib.suppress(OSError):  # on a full disk, which `make verify` may free, nobody is named
             os.write(lock.fileno(), json.dumps(holder(origin(), ())).encode())
-        for left in home.glob(f"*/.*.{GONE}"):
+        drafts = [path for folder in DRAFTS for path in (home / folder).glob(".*.????????")]  # of interrupted builds
+        for left in (*home.glob(f"*/.*.{GONE}"), *drafts):
             shutil.rmtree(left, ignore_errors=True)
         try:
             yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -36,6 +37,18 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
     Returns whether that is written only now.
     """
     path = home / NOTES / f"{digest_of(str(checkout))}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path.parent):  # two runs of one checkout note at the same moment
+            return _noted(path, result, checkout)
+    except OSError as error:  # who may not write to a cache removes nothing from it either
+        if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+            raise
+        return False
+
+
+def _noted(path: Path, result: dict[str, Any], checkout: Path) -> bool:
+    home = path.parent.parent
     before: dict[str, Any] = next((content for at, content in notes(home) if at == path), {"uses": {}})
     places = {f"images/{Path(image['archive']).parent.name}" for image in result["images"]}
     parts = {_part(place) for place in places}  # of which several may have several images
@@ -46,12 +59,8 @@ def note(home: Path, result: dict[str, Any], checkout: Path = CHECKOUT) -> bool:
     content = {"checkout": str(checkout), "uses": uses}
     if content == before and path.exists():
         return False
-    with contextlib.suppress(PermissionError):  # who may not write to a cache removes nothing from it either
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.parent):  # two runs of one checkout note at the same moment
-            write(path, json.dumps(content).encode(), 0o600)
-        return True
-    return False
+    write(path, json.dumps(content).encode(), 0o600)
+    return True
 
 
 @contextlib.contextmanager

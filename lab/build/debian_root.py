@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from gangplank.disk import rename
 from lab.build.cache import Say, run_shown, sha256_file
@@ -313,7 +313,8 @@ def build_root(root: Root, packages: Packages, debs: Debs, target: Path, say: Sa
     command += [f"--dpkgopt=path-include={path}" for path in (*INCLUDED, *(DEVELOPMENT if root.headers else ()))]
     last = "extract" if root.variant == "extract" else "customize"  # the last step that the variant has
     command += [f"--{last}-hook=set -eu{CLEAN}", '--aptopt=Acquire::Languages "none"']
-    command += [f"--include={','.join(root.packages)}", root.suite, str(target), f"deb [trusted=yes] copy:{flat} ./"]
+    source = f"deb [trusted=yes] copy:{quote(str(flat))} ./"
+    command += [f"--include={','.join(root.packages)}", root.suite, str(target), source]
     run_shown(command, f"root file system of {root.name}", say, cwd=target.parent, env=env)
     shutil.rmtree(flat)
     shutil.rmtree(target.parent / "mmdebstrap")

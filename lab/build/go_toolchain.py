@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DROPPED = (
     "GOFLAGS", "GONOSUMDB", "GONOSUMCHECK", "GONOPROXY", "GOPRIVATE", "GOINSECURE", "GOWORK", "GOOS", "GOARCH",
     "GOEXPERIMENT", "GOFIPS140", "GODEBUG", "GOROOT", "GOVCS", "GOSUMDB", "GOAMD64",
+    "CGO_CFLAGS", "CGO_CPPFLAGS", "CGO_CXXFLAGS", "CGO_LDFLAGS", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH",
 )  # fmt: skip
 
 
@@ -49,15 +50,21 @@ def _proxy(go: str, setting: str) -> str:
     if setting:
         return setting
     try:
-        answer = subprocess.run([go, "env", "GOPROXY"], capture_output=True, text=True, check=False, timeout=30)
+        answer = _asked(go, "GOPROXY")
     except OSError:
         return ""
     return answer.stdout.strip()
 
 
+def _asked(go: str, setting: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """What `go env` prints of a setting; another toolchain is never asked, nor fetched."""
+    env = {**os.environ, "GOTOOLCHAIN": "local", **more}
+    return subprocess.run([go, "env", setting], env=env, capture_output=True, text=True, check=False, timeout=30)
+
+
 def _version(go: str) -> str | None:
     try:
-        done = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=False, timeout=30)
+        done = _asked(go, "GOVERSION", GOENV="off")
     except OSError:
         return None
     return done.stdout.strip() or None

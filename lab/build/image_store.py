@@ -241,7 +241,7 @@ def _wait_for_containerd(ctr: list[str], process: subprocess.Popen[bytes], log: 
 @contextlib.contextmanager
 def _containerd(root: Path, binaries: Path):  # type: ignore[no-untyped-def]  # a generator of a command prefix
     """Run a containerd over `root` in its own namespaces; yield the ctr command that talks to it. It ends with us."""
-    with tempfile.TemporaryDirectory(prefix="gangplank-store-") as state:
+    with tempfile.TemporaryDirectory(prefix="gangplank-store-", dir="/tmp") as state:
         config = Path(state) / "config.toml"
         config.write_text(CONFIG.format(root=root, state=state))
         log = (Path(state) / "log").open("wb")

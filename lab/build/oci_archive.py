@@ -9,10 +9,13 @@ import platform
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lab.build.cache import sha256_file
 from lab.errors import PartError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -42,15 +45,21 @@ def _entry(name: str, size: int, mode: int, kind: bytes = tarfile.REGTYPE, link:
     return entry  # owner root, time 0: the same bytes in every build
 
 
-def write_layer(target: Path, files: dict[str, Path], links: dict[str, str] | None = None) -> Layer:
-    """Write a layer of path in the image -> file here (executable bits kept) and path -> symlink target."""
+def write_layer(
+    target: Path, files: dict[str, Path], links: dict[str, str] | None = None, scripts: Collection[str] = ()
+) -> Layer:
+    """Write a layer of path in the image -> file here (executable bits kept) and path -> symlink target.
+
+    Of the paths in `scripts`, those with an interpreter can be executed: a shared folder may give all files the bit.
+    """
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
         folders = {str(parent) for path in files for parent in Path(path).parents} - {"/", "."}
         for folder in sorted(folders):
             archive.addfile(_entry(folder, 0, 0o755, tarfile.DIRTYPE))
         for path, source in sorted(files.items()):
-            mode = 0o755 if source.stat().st_mode & 0o100 else 0o644
             with source.open("rb") as content:
+                runs = content.peek(2)[:2] == b"#!" if path in scripts else source.stat().st_mode & 0o100
+                mode = 0o755 if runs else 0o644
                 archive.addfile(_entry(path, source.stat().st_size, mode), content)
         for path, link in sorted((links or {}).items()):
             archive.addfile(_entry(path, 0, 0o777, tarfile.SYMTYPE, link))
@@ -83,7 +92,7 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
                 for about, diff in zip(manifest["layers"], image["rootfs"]["diff_ids"], strict=True)
             ]  # fmt: skip
             return layers, dict(image["config"])
-    except (OSError, KeyError, ValueError, tarfile.TarError) as error:
+    except (OSError, LookupError, TypeError, AttributeError, ValueError, tarfile.TarError) as error:
         fix = "name the OCI archive of one image, as `skopeo copy` or lab.build.parts write it"
         raise PartError(f"got {error!r}, expected an OCI archive", str(archive), fix) from error
 
@@ -92,7 +101,8 @@ def manifest_digest(archive: Path) -> str:
     """The digest of the manifest in an OCI archive, sha256:…, once every blob is verified."""
     read_image(archive)
     with tarfile.open(archive, "r:") as content:
-        index = content.extractfile("index.json")
+        name = next(name for name in content.getnames() if name.removeprefix("./") == "index.json")
+        index = content.extractfile(name)
         return str(json.load(index)["manifests"][0]["digest"]) if index else ""
 
 

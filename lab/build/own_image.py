@@ -79,6 +79,7 @@ def write_own_image(
     Without an entry point, the image has that of its base.
     """
     files = own_files(folder, place)
+    files = {target: path for target, path in files.items() if path.resolve() != out.resolve()}  # an earlier one
     layers, config = read_image(base)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.resolve().parent) as scratch:

@@ -194,7 +194,8 @@ class Workshop:
             with building(folder) as draft:
                 layers = [Layer.of(root / "root.tar")] if root else []
                 if files or image.links:
-                    layers.append(write_layer(draft / "layer.tar", files, image.links))
+                    scripts = {target for target, path in files.items() if not path.is_relative_to(self.home)}
+                    layers.append(write_layer(draft / "layer.tar", files, image.links, scripts))
                 path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
                 config = {"Entrypoint": image.entrypoint, "Env": [path, *image.environment], "User": image.user}
                 digest = write_image(draft / "image.tar", image.name, layers, config)

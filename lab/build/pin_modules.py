@@ -71,17 +71,19 @@ def pin(part: Part, kubernetes: str) -> None:
     (folder / "go.sum").write_text("".join(_vouched(part)) if part.sums else "")
     go = find_go(load_pins(), cache_home(), print)
     copied = part.copy.place(folder, str(go), go_environment(go)) if part.copy else None
-    if part.commands:
-        packages = sorted(set(part.commands.values()))
-        upstream = [package for package in packages if not package.startswith("gangplank/")]
-        if upstream:
-            _go(["get", "-tool", *(f"{package}@{part.owner(package)[1]}" for package in upstream)], folder)
-        _go(["list", "-deps", *packages], folder, cgo=bool(part.compiler))  # adds the checksums that builds need
-    _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
-    _go(["mod", "edit", "-fmt"], folder)
-    _go(["mod", "verify"], folder)
-    if copied:
-        shutil.rmtree(copied)
+    try:
+        if part.commands:
+            packages = sorted(set(part.commands.values()))
+            upstream = [package for package in packages if not package.startswith("gangplank/")]
+            if upstream:
+                _go(["get", "-tool", *(f"{package}@{part.owner(package)[1]}" for package in upstream)], folder)
+            _go(["list", "-deps", *packages], folder, cgo=bool(part.compiler))  # adds the checksums that builds need
+        _go(["mod", "download", *modules], folder)  # and those of modules used for their charts only
+        _go(["mod", "edit", "-fmt"], folder)
+        _go(["mod", "verify"], folder)
+    finally:  # it would be part of what is built
+        if copied:
+            shutil.rmtree(copied)
 
 
 def main(names: list[str]) -> None:

@@ -237,22 +237,21 @@ def lab_runs(home: Path) -> bool:
     return STATE.exists() or RUN.exists() or any(record.stat().st_nlink > 1 for record in records)
 
 
-def verify(shop: Workshop, say: Say) -> list[str]:
-    """Remove everything that differs, unless a lab runs from it; return one line each, and for what is unknown."""
-    lines = []
+def verify(shop: Workshop, say: Say) -> Iterator[str]:
+    """Remove everything that differs, unless a lab runs from it; one line each at once, and for what is unknown."""
     for check in CHECKS:
         say(f"{check.__name__}: hashing")
         for path, how in check(shop):
             running = lab_runs(shop.home)  # now: it may have come up meanwhile
             removed = REMOVED_VENV if path.parent == shop.home / "venv" else REMOVED
-            lines.append(f"{path}: {how}. Fix: {KEPT if running else removed}")
+            yield f"{path}: {how}. Fix: {KEPT if running else removed}"
             if running:
                 continue
             if path.is_dir():
                 discard(path)
             else:
                 path.unlink(missing_ok=True)
-    return lines + [f"{path}: nothing here makes it. Fix: remove it if you do not need it" for path in unknown(shop)]
+    yield from (f"{path}: nothing here makes it. Fix: remove it if you do not need it" for path in unknown(shop))
 
 
 def main() -> int:
@@ -265,12 +264,16 @@ def main() -> int:
         with one_at_a_time(cache_home(), say):
             shop = Workshop(cache_home(), load_pins(), say, dry=False)
             shop.lock = read_lock()
-            lines = verify(shop, say)
+            differs = False
+            for line in verify(shop, say):
+                print(line, flush=True)
+                differs = True
     except PartError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print("\n".join(lines) or "the cache is as its recorded hashes say")
-    return bool(lines)
+    if not differs:
+        print("the cache is as its recorded hashes say")
+    return differs
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -85,9 +86,38 @@ def test_d1_an_interrupted_clean_leaves_no_half_of_the_cache_under_its_name(tmp_
     assert not list(tmp_path.iterdir())
 
 
+def test_d8_a_virtual_environment_of_the_users_own_outlives_a_clean(tmp_path: Path) -> None:
+    *_, removal = lines_of_clean(tmp_path)
+    (tmp_path / ".venv").mkdir()
+    assert run(["sh", "-c", removal], tmp_path).returncode == 0
+    assert (tmp_path / ".venv").is_dir()
+    (tmp_path / ".venv/stamp").touch()
+    assert run(["sh", "-c", removal], tmp_path).returncode == 0
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_d1_a_cache_behind_a_link_is_emptied_and_the_link_stays(tmp_path: Path) -> None:
+    *_, removal = lines_of_clean(tmp_path)
+    (tmp_path / "disk/parts").mkdir(parents=True)
+    (tmp_path / "cache").symlink_to("disk")
+    assert run(["sh", "-c", removal], tmp_path).returncode == 0
+    assert (tmp_path / "cache").is_symlink()
+    assert list((tmp_path / "disk").iterdir()) == []
+
+
+def test_d6_the_cache_is_not_removed_under_make_setup(tmp_path: Path) -> None:
+    *_, guard, _ = lines_of_clean(tmp_path)
+    assert run(["sh", "-c", guard], tmp_path).returncode == 0
+    (tmp_path / "cache/venv").mkdir(parents=True)
+    with (tmp_path / "cache/venv/lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert "make setup fills the cache" in run(["sh", "-c", guard], tmp_path).stderr
+    assert run(["sh", "-c", guard], tmp_path).returncode == 0
+
+
 def guards_of_clean(folder: Path) -> tuple[str, str]:
     """The commands of `make clean` before the one that removes the cache, of another cache."""
-    lab, build, _ = lines_of_clean(folder)
+    lab, build, *_ = lines_of_clean(folder)
     return lab, build
 
 
@@ -96,7 +126,7 @@ def lines_of_clean(folder: Path) -> list[str]:
     recipe = re.search(r"^clean:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert recipe
     lines = recipe[1].replace("\\\n\t", "").replace("$(CACHE)", str(folder / "cache")).splitlines()
-    assert [number for number, line in enumerate(lines) if "rm -rf" in line] == [2]
+    assert [number for number, line in enumerate(lines) if "rm -rf" in line] == [3]
     return [line.strip().removeprefix("@") for line in lines]
 
 

@@ -98,6 +98,14 @@ def test_d11_a_full_disk_in_python_is_reported_as_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_drafts_of_interrupted_builds_are_removed_though_their_parts_are_not_built_again(tmp_path: Path) -> None:
+    left, other = tmp_path / "images/.trainer-0123456789abcdef.x_12abcd", tmp_path / "checkouts/.a.json.12345678"
+    left.mkdir(parents=True)
+    other.mkdir(parents=True)
+    with one_at_a_time(tmp_path, print):
+        assert (left.exists(), other.exists()) == (False, True)
+
+
 def test_a_cache_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(PartError, match="XDG_CACHE_HOME"), one_at_a_time(tmp_path / "file", print):

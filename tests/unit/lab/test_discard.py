@@ -68,7 +68,7 @@ def an_altered_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path
     for name, value in {"CHECKS": (venvs,), "STATE": home / "lab", "RUN": home / "run"}.items():
         monkeypatch.setattr(verify, name, value)
     shop = Workshop(home, Pins("1", {}, {}, {}), print, dry=False)
-    return folder, lambda: verify.verify(shop, print)
+    return folder, lambda: [*verify.verify(shop, print)]
 
 
 @pytest.mark.parametrize("kind", [an_image, a_store, a_part, an_altered_folder])

@@ -264,3 +264,13 @@ def test_a_build_of_everything_makes_every_root_but_those_that_tests_alone_ask_f
     assert "faketime" not in on_demand | others, "no image has it"
     assert set(pins.roots_of_all) == set(pins.roots) - pins.roots_on_demand
     assert {"node", "trainer", "shell"} <= set(pins.roots_of_all), "the lab's own"
+
+
+def test_another_toolchain_that_the_environment_names_is_not_asked(
+    tmp_path: Path, pinned: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = fake_go(tmp_path / "go/1.26.6/bin", "go1.26.6")
+    go.write_text(go.read_text().replace("echo", '[ "$GOTOOLCHAIN" = local ] && echo'))
+    monkeypatch.setenv("GOTOOLCHAIN", "go1.25.1")
+    assert find_go(PINS, tmp_path, print) == go
+    assert not pinned

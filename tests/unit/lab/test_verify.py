@@ -73,7 +73,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_cache_without_changes_has_no_findings(shop: Workshop) -> None:
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
 
 
 def other_image(archive: Path) -> None:
@@ -93,11 +93,11 @@ def test_c1_a_changed_byte_is_named_and_removed(shop: Workshop, pattern: str, wh
     content = bytearray(path.read_bytes())
     content[content.index(b"right")] ^= 1
     path.write_bytes(content)
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert line.startswith(f"{shop.home}/{what}")
     assert f"Fix: removed; {'make setup' if what == 'venv/0a' else 'the next build'}" in line
     assert not path.exists()
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
 
 
 def store(shop: Workshop) -> Path:
@@ -111,9 +111,9 @@ def store(shop: Workshop) -> Path:
 
 def test_c1_a_store_with_a_changed_blob_is_removed(shop: Workshop) -> None:
     blob = store(shop)
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
     blob.write_bytes(b"lever")
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert line.startswith(f"{shop.home}/stores/ab: blob {blob.name}: got ")
     assert not (shop.home / "stores/ab").exists()
 
@@ -128,7 +128,7 @@ def test_c1_nothing_is_removed_while_a_lab_runs_from_it(shop: Workshop, state: P
     blob.write_bytes(b"lever")
     (deb,) = shop.home.glob("debs/*.deb")
     deb.write_bytes(b"other")
-    lines = verify.verify(shop, print)
+    lines = [*verify.verify(shop, print)]
     assert len(lines) == 2
     assert all(line.endswith(". Fix: make down, then make verify again: a lab runs from it") for line in lines)
     assert blob.exists()
@@ -141,7 +141,7 @@ def test_c1_another_whole_image_is_removed(shop: Workshop, locked: bool) -> None
         of_other_inputs(shop)
     (path,) = shop.home.glob("images/*/image.tar")
     other_image(path)
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert ": got sha256:" in line
     assert not path.exists()
 
@@ -149,14 +149,14 @@ def test_c1_another_whole_image_is_removed(shop: Workshop, locked: bool) -> None
 def test_c1_an_unpacked_tree_that_differs_from_its_archive_is_removed(shop: Workshop) -> None:
     (tar,) = shop.home.glob("roots/*/root.tar")
     (tar.parent / "tree").mkdir()
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert "tiny" in line
     assert not tar.exists()
 
 
 def test_an_added_program_is_named(shop: Workshop) -> None:
     (shop.place(PART) / "bin/evil").write_text("")
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert "bin/evil: got " in line
     assert "expected nothing" in line
 
@@ -174,10 +174,10 @@ def of_other_inputs(shop: Workshop) -> None:
 @pytest.mark.parametrize("pattern", ["parts/*/bin/tiny", "debs/*.deb", "roots/*/root.tar"])
 def test_c1_a_changed_byte_of_what_the_lock_does_not_have_is_named(shop: Workshop, pattern: str) -> None:
     of_other_inputs(shop)
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
     (path,) = shop.home.glob(pattern)
     path.write_bytes(path.read_bytes().replace(b"right", b"wrong", 1))
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert ": got " in line
     assert ", expected " in line
     assert not path.exists()
@@ -188,7 +188,7 @@ def test_c1_what_has_no_recorded_hash_is_removed(shop: Workshop) -> None:
     for path in ("roots/shell-0a/digests.json", "roots/shell-0a/packages.json", "images/tiny-1b/image.json"):
         (shop.home / path).write_text("torn")
     (shop.place(PART) / "digests.json").unlink()
-    lines = verify.verify(shop, print)
+    lines = [*verify.verify(shop, print)]
     names = sorted(line.partition(": it has no recorded hash. Fix: removed")[0] for line in lines)
     folders = [shop.home / "debs/alpha_1%3a1.0.deb", shop.home / "images/tiny-1b", shop.place(PART)]
     assert names == sorted(map(str, [*folders, shop.home / "roots/shell-0a"]))
@@ -199,16 +199,16 @@ def test_c1_the_package_of_mmdebstrap_is_compared_with_its_pin(shop: Workshop) -
     deb.write_bytes(b"right")
     tool = Tool("mmdebstrap", "bookworm", "1.3", sha256_file(deb))
     shop.pins = dataclasses.replace(shop.pins, mmdebstrap=tool)
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
     deb.write_bytes(b"wrong")
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert line.startswith(f"{deb}: got ")
 
 
 def test_c1_an_added_python_module_is_named(shop: Workshop) -> None:
     (site,) = shop.home.glob("venv/*/lib/*/site-packages")
     (site / "evil.pth").write_text("import evil")
-    (line,) = verify.verify(shop, print)
+    (line,) = [*verify.verify(shop, print)]
     assert line.startswith(f"{shop.home}/venv/0a: evil.pth not as RECORD says")
 
 
@@ -216,13 +216,13 @@ def test_what_nothing_here_makes_is_named_and_stays(shop: Workshop) -> None:
     others = [shop.home / name for name in ("mine", "go/1.25.0", "apt/mmdebstrap")]
     for path in others:
         path.mkdir(parents=True)
-    lines = verify.verify(shop, print)
+    lines = [*verify.verify(shop, print)]
     said = ": nothing here makes it. Fix: remove it if you do not need it"
     assert sorted(lines) == sorted(f"{path}{said}" for path in others)
     assert all(path.exists() for path in others)
     for path in others:
         shutil.rmtree(path)
-    assert verify.verify(shop, print) == []
+    assert [*verify.verify(shop, print)] == []
 
 
 @pytest.mark.parametrize("kind", ["dir", "zip"])

@@ -21,6 +21,8 @@ IMAGE = {"path": "a", "tag": "1", "digest": "sha256:0", "layout": "images/a"}
 CHART = {"name": "a", "version": "1", "sha256": "0", "file": "charts/a.tgz"}
 # A registry that has other bytes than those that were sent: what this crane prints, it says that the registry has.
 OTHER = """#!/bin/sh
+[ "$1" = version ] && exit
+[ -e "$0.asked" ] || { touch "$0.asked"; exit 1; } # at first it has nothing
 case $1 in
   digest) echo sha256:1 ;;
   manifest) echo '{"layers": [{"digest": "sha256:1"}]}' ;;
@@ -43,10 +45,10 @@ def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, s
     return folder
 
 
-def mirror(place: Path | str, folder: Path) -> subprocess.CompletedProcess[str]:
+def mirror(place: Path | str, folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
     """Run the playbook with a bundle."""
     values = [f"mirror_bundle={place}", "mirror_registry=registry.invalid", f"mirror_values={folder}/sources.yml",
-              f"ansible_python_interpreter={sys.executable}"]  # fmt: skip
+              f"ansible_python_interpreter={sys.executable}", *more]  # fmt: skip
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-c", "local",
                str(ROOT / "playbooks/mirror.yml"), *(word for value in values for word in ("-e", value))]  # fmt: skip
     own = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "NO_COLOR": "1", "ANSIBLE_LOCAL_TEMP": str(folder / "tmp")}
@@ -65,6 +67,21 @@ def test_other_bytes_in_the_registry_than_those_that_were_sent_are_refused(
     assert "got sha256:1, expected sha256:0" in " ".join(done.stdout.split())
     assert "Fix: " in done.stdout
     assert not (tmp_path / "sources.yml").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("charts", [(), (CHART,)], ids=["image", "chart"])
+def test_a_tag_that_the_registry_has_with_other_content_is_replaced_only_on_request(
+    tmp_path: Path, charts: tuple[dict[str, str], ...]
+) -> None:
+    place = bundle(tmp_path / "bundle", OTHER, 0o755, charts)
+    (place / "bin/crane.asked").touch()
+    done = mirror(place, tmp_path)
+    name = "charts/a:1" if charts else "a:1"
+    said = " ".join(done.stdout.split())
+    assert f"registry.invalid: got other content under {name}, expected that of the bundle" in said
+    assert "TASK [mirror : Push |" not in done.stdout
+    assert "TASK [mirror : Push |" in mirror(place, tmp_path, "mirror_replace=true").stdout
 
 
 @pytest.mark.slow

@@ -92,6 +92,16 @@ def test_the_files_of_an_archive_are_in_order_have_the_commits_time_and_belong_t
     assert names == sorted(names)
 
 
+def test_untracked_files_of_what_is_built_are_refused(checkout: Path, tmp_path: Path) -> None:
+    git(tmp_path, "clone", "--quiet", str(checkout), "clone")
+    for name in ("notes.py", "trainer/secret.py"):
+        dist.refuse_changes(tmp_path / "clone", "trainer", "lab")
+        (tmp_path / "clone" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "clone" / name).touch()
+    with pytest.raises(dist.DistError, match=r"^git status: got trainer/secret\.py"):
+        dist.refuse_changes(tmp_path / "clone", "trainer", "lab")
+
+
 def test_a_change_that_is_not_committed_is_refused(checkout: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", str(checkout), "clone")
     (tmp_path / "clone/README.md").write_text("other\n")

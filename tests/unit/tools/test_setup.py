@@ -270,3 +270,30 @@ def test_c1_other_bytes_of_debians_pip_are_not_run(tmp_path: Path, version: str,
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr.startswith(said.format(hashlib.sha256(deb.read_bytes()).hexdigest())), done.stderr
     assert (tmp_path / "ran").exists() == (version == "99.0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["PIP_TARGET", "PIP_DRY_RUN", "PYTHONPATH"])
+def test_settings_of_pip_by_which_it_would_install_nothing_are_not_heeded(tmp_path: Path, name: str) -> None:
+    folder = checkout(tmp_path / "clone", "1.0.1")
+    pinned, env = index(tmp_path)
+    (folder / "requirements.txt").write_text(pinned)
+    elsewhere = tmp_path / "elsewhere"
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel:
+        wheel.extractall(elsewhere)
+    env |= {name: "1" if name == "PIP_DRY_RUN" else str(elsewhere)}
+    command = [folder / "tools/setup-venv", PYTHON]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "cache/gangplank/venv").glob("*/lib/python*/site-packages/ansible_core-9.9.dist-info"))
+
+
+@pytest.mark.parametrize(("cache", "home"), [("relative", "/home"), ("", "relative")])
+def test_a_cache_that_is_not_absolute_is_refused(tmp_path: Path, cache: str, home: str) -> None:
+    folder = checkout(tmp_path / "clone", "1.0.1")
+    env = environment() | {"XDG_CACHE_HOME": cache, "HOME": home}
+    command = [folder / "tools/setup-venv"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert "expected an absolute path. Fix: " in done.stderr
+    assert not (folder / ".venv").exists()
