@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,6 @@ from gangplank.errors import Problem
 from lab.build.parts import build
 from lab.build.unpack import unpack
 from lab.build.versions import load_pins
-from lab.errors import PartError, explain
 from tools import dist
 from tools.dist import ROOT, DistError
 
@@ -145,22 +143,15 @@ def main(words: list[str]) -> int:
         wanted = components(words[0] if words else "inventories/example/hosts.yml")
         dist.refuse_changes(ROOT, *BUILT)  # before anything is built
         OUT.mkdir(exist_ok=True)
-        for left in OUT.glob(".draft-*"):  # of interrupted runs; another one may be at work on its own
-            if time.time() - left.stat().st_mtime > dist.STALE_S:
-                shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(dir=OUT, prefix=".draft-") as draft:
-            folder = Path(draft, NAME)
+        with dist.draft_in(OUT, ".draft-") as draft:
+            folder = draft / NAME
             folder.mkdir()
             write(wanted, folder)
-            with tarfile.open(Path(draft, "bundle.tar"), "w", format=tarfile.PAX_FORMAT) as archive:
+            with tarfile.open(draft / "bundle.tar", "w", format=tarfile.PAX_FORMAT) as archive:
                 archive.add(folder, NAME)
-            rename(Path(draft, "bundle.tar"), OUT / f"{NAME}.tar")
-    except OSError as error:
-        print(explain(str(error), str(OUT)), file=sys.stderr)
-        return 1
-    except (DistError, PartError) as error:
-        print(error, file=sys.stderr)
-        return 1
+            rename(draft / "bundle.tar", OUT / f"{NAME}.tar")
+    except dist.ERRORS as error:
+        return dist.failed(error, OUT)
     with (OUT / f"{NAME}.tar").open("rb") as content:
         print(f"{hashlib.file_digest(content, 'sha256').hexdigest()}  bundle/{NAME}.tar")
     return 0

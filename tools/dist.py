@@ -6,6 +6,7 @@ the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -32,6 +33,9 @@ from gangplank.jobs import schema
 from lab.build.parts import build
 from lab.build.unpack import unpack
 from lab.errors import PartError, explain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "dist"
@@ -184,29 +188,42 @@ def sum_up(out: Path) -> None:
     (out / SUMS).write_text("".join(sums))
 
 
-def main() -> int:
-    """Write dist/ completely, or leave it as it is."""
-    for left in ROOT.glob(".dist-*"):  # of interrupted runs; another one may be at work on its own
+@contextlib.contextmanager
+def draft_in(folder: Path, prefix: str) -> Iterator[Path]:
+    """An empty folder inside another, which is removed afterwards if it is still there; so are those left long ago."""
+    for left in folder.glob(f"{prefix}*"):  # another run may be at work on its own
         if time.time() - left.stat().st_mtime > STALE_S:
             shutil.rmtree(left, ignore_errors=True)
-    draft = Path(tempfile.mkdtemp(prefix=".dist-", dir=ROOT))
+    draft = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
     draft.chmod(0o755)
     try:
-        helm = build(["helm"], partial(print, file=sys.stderr, flush=True), roots=())["bin"]["helm"]
-        write(ROOT, draft, Path(helm, "helm"))
-        sync_system(draft)
-        if OUT.is_symlink():
-            OUT.unlink()
-        discard(OUT)
-        move(draft, OUT)
-    except OSError as error:
-        print(explain(str(error), str(OUT)), file=sys.stderr)
-        return 1
-    except (DistError, PartError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+ERRORS = (DistError, PartError, OSError)  # why nothing may be written
+
+
+def failed(error: Exception, out: Path) -> int:
+    """Print why nothing was written; the exit status."""
+    print(explain(str(error), str(out)) if isinstance(error, OSError) else error, file=sys.stderr)
+    return 1
+
+
+def main() -> int:
+    """Write dist/ completely, or leave it as it is."""
+    try:
+        with draft_in(ROOT, ".dist-") as draft:
+            helm = build(["helm"], partial(print, file=sys.stderr, flush=True), roots=())["bin"]["helm"]
+            write(ROOT, draft, Path(helm, "helm"))
+            sync_system(draft)
+            if OUT.is_symlink():
+                OUT.unlink()
+            discard(OUT)
+            move(draft, OUT)
+    except ERRORS as error:
+        return failed(error, OUT)
     print((OUT / SUMS).read_text(), end="")
     return 0
 
