@@ -2,13 +2,14 @@
 
 A rank is started again in its container's place, or in another pod, and the pods of earlier attempts may stay. Ranks
 train only together, so the runs of one attempt overlap: what had ended before the last one began is of another. A run
-that began late and was ended with its pod says nothing of that: a job that has failed removes what had just started.
+that was ended with its pod right after its start says nothing of that: a job that has failed removes what it has just
+started again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.attempts import place
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from gangplank.spec import Json
+
+
+KILLED = (137, 143)  # exit codes of SIGKILL and SIGTERM
+STARTED_S = 30  # to load the libraries, and to meet the other ranks
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +39,7 @@ class End:
     rank: str
     """Equal for the runs of which each takes the other's place: the rank and the container."""
     removed: bool
-    """Whether its pod was being deleted when it ended."""
+    """Whether it was ended with its pod, right after its start."""
 
 
 def run_of(pod: Json, container: str, number: int) -> str:
@@ -42,12 +47,13 @@ def run_of(pod: Json, container: str, number: int) -> str:
     return f"{pod['metadata'].get('uid')}/{container}/{number}"
 
 
-def is_removed(meta: Json, finished: str | None) -> bool:
-    """Whether a pod was being deleted when a container of it ended."""
-    if not (finished and "deletionTimestamp" in meta):
+def is_removed(meta: Json, end: Mapping[str, Any]) -> bool:
+    """Whether a container was killed since its pod was deleted, which was asked for right after its start."""
+    if end.get("exitCode") not in KILLED or "deletionTimestamp" not in meta:
         return False
     gone = datetime.fromisoformat(meta["deletionTimestamp"])  # when its grace period is over
-    return age_s(finished, gone) <= (meta.get("deletionGracePeriodSeconds") or 0)
+    asked = gone - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
+    return age_s(end.get("startedAt"), asked) < STARTED_S and age_s(end.get("finishedAt"), asked) <= 0
 
 
 def ends(pods: Iterable[Json]) -> Iterator[End]:
@@ -68,7 +74,7 @@ def ends(pods: Iterable[Json]) -> Iterator[End]:
                         began=str(end.get("startedAt") or meta.get("creationTimestamp") or ""),
                         run=run_of(pod, name, number),
                         rank=f"{place(pod)}/{name}",
-                        removed=is_removed(meta, end.get("finishedAt")),
+                        removed=is_removed(meta, end),
                     )
 
 

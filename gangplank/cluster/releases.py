@@ -40,7 +40,7 @@ FACTS = ("name", "version", "appVersion")
 CRD = "CustomResourceDefinition"
 BUNDLE = "caBundle"  # of webhooks, CRDs and API services: filled in by what makes the certificate
 MARK = "gangplank.dev/chart"  # annotation of a revision's Secret: which content of the chart this revision is of
-UNREAD = "unread"  # instead, of a chart that Helm itself fetched
+NAMESPACES = "/api/v1/namespaces"
 COMPLETE = {"deployed", "superseded", "uninstalling"}  # states of a revision that was complete once
 OWN = {"app.kubernetes.io/managed-by": "Helm"}  # the label that Helm gives to every object
 WRITERS = {"helm", "gangplank"}
@@ -91,26 +91,59 @@ def digest(files: Mapping[str, bytes]) -> str:
 def third_party(kube: Kube, name: str, namespace: str) -> Problem | None:
     """What is wrong with a third-party release under a default name; None if there is none.
 
-    Ours has a mark on a revision, or a namespace that was created for it, or a note on this machine of a run that was
-    interrupted before it could mark it. One under a name of the site's own choice is what the site means.
-    Raises KubeError, also if this account may not read Helm's Secrets.
+    Ours has a namespace that was created for it, or one with its sign. Earlier versions left only a mark on a revision,
+    which Helm erases when it changes the revision's state. One under a name of the site's own choice is what the site
+    means. Raises KubeError, also if this account may not read Helm's Secrets.
     """
-    if (name, namespace) not in DEFAULT_PLACES:
+    if (name, namespace) not in DEFAULT_PLACES or signed(kube, name, namespace):
         return None
-    where, query = f"/api/v1/namespaces/{namespace}", {"labelSelector": f"owner=helm,name={name}"}
-    secrets = kube.get(f"{where}/secrets", query, accept=METADATA) or {"items": None}  # as it says it of none
+    where, query = f"{NAMESPACES}/{namespace}/secrets", {"labelSelector": f"owner=helm,name={name}"}
+    secrets = kube.get(where, query, accept=METADATA) or {"items": None}  # as it says it of none
     metas = [item["metadata"] for item in secrets["items"] or ()]
     if not any(meta["labels"].get("status") in COMPLETE for meta in metas):
         return None
-    labels = (kube.get(where) or {"metadata": {}})["metadata"].get("labels") or {}
-    marked = any(MARK in (meta.get("annotations") or {}) for meta in metas)
     place = Place(kube.api.configuration.host, namespace, name)
-    if marked or labels.items() >= MANAGED_BY.items() or Note(place).path.exists():
+    if any(MARK in (meta.get("annotations") or {}) for meta in metas) or Note(place).path.exists():
         return None
-    command = f"kubectl annotate secret -n {namespace} -l owner=helm,name={name} {MARK}=adopted"
+    command = f"kubectl annotate namespace {namespace} {sign_of(name)}="
     fix = f"take its component out of site_components, or hand the release over ({command})"
-    got = "a third-party one"
-    return Problem(f"Helm's release {name} in {namespace}", got, "one of this project's, or none", fix)
+    got = "a third-party one, or one that an earlier version of this project installed into a namespace of yours"
+    return Problem(f"Helm's release {name} in {namespace}", got, "one with this project's sign, or none", fix)
+
+
+def sign_of(name: str) -> str:
+    """The annotation of a namespace by which this project's release is known."""
+    return f"gangplank.dev/release-{name}"
+
+
+def signed(kube: Kube, name: str, namespace: str) -> bool:
+    """Whether a namespace was created for this project's releases, or has the sign of one."""
+    meta = (kube.get(f"{NAMESPACES}/{namespace}") or {"metadata": {}})["metadata"]
+    return bool((meta.get("labels") or {}).items() >= MANAGED_BY.items() or has_sign(meta, name))
+
+
+def has_sign(meta: Json, name: str) -> bool:
+    """Whether the metadata of a namespace have a release's sign."""
+    return sign_of(name) in (meta.get("annotations") or {})
+
+
+def sign(kube: Kube, name: str, namespace: str) -> None:
+    """Ensure the sign of a release under a default name, in a namespace that was not created for it."""
+    live = kube.get(f"{NAMESPACES}/{namespace}")
+    if live and (name, namespace) in DEFAULT_PLACES and not signed(kube, name, namespace):
+        kube.merge(namespace_with(namespace, {sign_of(name): ""}), create=False)
+
+
+def unsign(kube: Kube, name: str, namespace: str) -> None:
+    """Remove the sign of a release that is gone."""
+    live = kube.get(f"{NAMESPACES}/{namespace}")
+    if live and has_sign(live["metadata"], name):
+        kube.merge(namespace_with(namespace, {sign_of(name): None}), create=False)
+
+
+def namespace_with(name: str, annotations: Mapping[str, str | None]) -> Json:
+    """A patch of a namespace's annotations."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": dict(annotations)}}
 
 
 def documents(manifest: str) -> Iterator[tuple[str, str]]:

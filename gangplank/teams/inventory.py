@@ -258,7 +258,8 @@ def needs_ansible(value: object) -> bool:
 
 # The key of a file of earlier versions, with fields below it; below a group of an inventory there are other keys.
 EARLIER = re.compile(
-    r"^(team|site):(?!(\s|\{|#.*\n)*(hosts|children|vars):)[ \t]*(\{|(#.*)?\n(\s*(#.*)?\n)*[ \t])", re.MULTILINE
+    r"^(team|site):(?!(?:\s|\{|#.*\n)*(hosts|children|vars):)[ \t]*(\{|(#.*)?\n([ \t]*(#.*)?\n)*[ \t]+[^\s#])",
+    re.MULTILINE,
 )
 
 

@@ -133,7 +133,7 @@ def issue_certificate(kube: Kube, member: str, request: bytes, ttl_s: int) -> st
 def refuse_another(name: str, team: str, member: str) -> None:
     """Refuse to replace an existing file, unless it is an earlier kubeconfig of this member: names may collide."""
     place = Path(name)
-    if not place.exists():
+    if not place.exists() or not place.stat().st_size:
         return
     try:
         content = yaml.safe_load(place.read_text())

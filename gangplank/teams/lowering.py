@@ -34,18 +34,15 @@ def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) 
     """Queues at the lesser of their live and their desired amounts, children first.
 
     Volcano's webhook checks every queue as it is written: an amount that moves from one queue to another must first be
-    taken away. A queue that leaves a parent takes no part of what the parent gives up.
+    taken away. A queue that leaves a parent without room for it gives up all of its amounts until it has left.
     """
     pairs = queue_pairs(work, live_objects)
-    leaving = {item["metadata"]["name"]: live["spec"]["parent"] for item, live in pairs if moves(item, live, pairs)}
     depth = depths([*live_objects.values()])
     patches = []
     for item, live in sorted(pairs, key=lambda pair: -depth[pair[0]["metadata"]["name"]]):
         before, body = live.get("spec") or {}, lesser(item, live)
-        if parent := leaving.get(item["metadata"]["name"]):
-            above = next(one for one, _ in pairs if one["metadata"]["name"] == parent)
-            most = least(body["capability"], above["spec"].get("capability") or {}, absent_is_none=False)
-            body |= {"deserved": {}, "guarantee": {"resource": {}}, "capability": most}
+        if must_leave(item, live, pairs, live_objects):
+            body |= {"deserved": {}, "guarantee": {"resource": {}}}
         if gives_up(before, body):
             spec = {key: value for key, value in body.items() if value not in ({}, None)}
             patches.append(patch({**item, "spec": spec}, live))
@@ -64,22 +61,44 @@ def lesser(item: Json, live: Json) -> Json:
     body = {**before}
     for part, absent_is_none in (("deserved", True), ("capability", False)):
         body[part] = least(body.get(part) or {}, item["spec"].get(part) or {}, absent_is_none=absent_is_none)
-    old, new = ((one.get("guarantee") or {}).get("resource") or {} for one in (before, item["spec"]))
-    return {**body, "guarantee": {"resource": least(old, new, absent_is_none=True)}}
+    least_guaranteed = least(guaranteed(before), guaranteed(item["spec"]), absent_is_none=True)
+    return {**body, "guarantee": {"resource": least_guaranteed}}
 
 
 def gives_up(before: Json, body: Json) -> bool:
     """Whether the amounts of a queue's spec become others."""
-    old = (before.get("guarantee") or {}).get("resource") or {}
     parts = ("deserved", "capability")
-    return body["guarantee"]["resource"] != old or any(body[part] != (before.get(part) or {}) for part in parts)
+    return guaranteed(body) != guaranteed(before) or any(body[part] != (before.get(part) or {}) for part in parts)
 
 
-def moves(item: Json, live: Json, pairs: Pairs) -> bool:
-    """Whether a queue leaves a parent that gives up something in the same run."""
-    parent = (live.get("spec") or {}).get("parent")
-    above = [pair for pair in pairs if pair[0]["metadata"]["name"] == parent != item["spec"].get("parent")]
-    return any(gives_up(old.get("spec") or {}, lesser(new, old)) for new, old in above)
+def must_leave(item: Json, live: Json, pairs: Pairs, live_objects: Mapping[Identity, Json]) -> bool:
+    """Whether a queue without children moves from a parent that will not have room for its amounts any more."""
+    name, parent = item["metadata"]["name"], (live.get("spec") or {}).get("parent")
+    lowered = {new["metadata"]["name"]: lesser(new, old) for new, old in pairs}
+    specs = {one["metadata"]["name"]: one.get("spec") or {} for one in live_objects.values() if one["kind"] == "Queue"}
+    has_children = any(spec.get("parent") == name for spec in specs.values())
+    if parent == item["spec"].get("parent") or parent not in lowered or has_children:
+        return False
+    children: list[Json] = [lowered.get(child, spec) for child, spec in specs.items() if spec.get("parent") == parent]
+    room = lowered[parent]
+    return any(
+        sum(quantity.parse(part(child).get(resource, "0")) for child in children)
+        > quantity.parse(part(room).get(resource, "0"))
+        for part in (deserved, guaranteed)
+        for resource in {name for child in children for name in part(child)}
+    )
+
+
+def deserved(spec: Json) -> Mapping[str, str]:
+    """What a queue deserves."""
+    amounts: Mapping[str, str] = spec.get("deserved") or {}
+    return amounts
+
+
+def guaranteed(spec: Json) -> Mapping[str, str]:
+    """What a queue is guaranteed."""
+    amounts: Mapping[str, str] = (spec.get("guarantee") or {}).get("resource") or {}
+    return amounts
 
 
 def moving_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[str]:
@@ -89,7 +108,7 @@ def moving_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -
         f"queue {item['metadata']['name']} moves to another parent: until then it deserves and is guaranteed nothing, "
         "so queues that wait may reclaim its pods"
         for item, live in pairs
-        if moves(item, live, pairs)
+        if must_leave(item, live, pairs, live_objects)
     ]
 
 

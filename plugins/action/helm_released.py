@@ -10,9 +10,10 @@ import yaml
 from ansible.utils.display import Display
 from ansible_collections.gangplank.gangplank.plugins.plugin_utils.cluster import KUBECONFIG, ClusterAction, title
 
+from gangplank.cluster import releases
 from gangplank.cluster.helm_processes import Note, Place, running
 from gangplank.cluster.lab_route import BENCHMARK, of_lab
-from gangplank.cluster.releases import MARK, UNREAD, Release, contents, digest, same_version, third_party, unpacked
+from gangplank.cluster.releases import MARK, Release, contents, digest, same_version, third_party, unpacked
 from gangplank.errors import GangplankError
 from gangplank.k8s.age import age_s
 from gangplank.wait import late, polls
@@ -51,6 +52,8 @@ class ActionModule(ClusterAction):
             # In check mode Helm changed nothing. What an earlier run left, or a removal that failed, is still ours.
             if not self.dry and not any(status_of(secret) == REMOVING for secret in self.revisions(place)):
                 note.forget()
+            if not (self.dry or self.revisions(place)):
+                releases.unsign(self.kube, name, args["namespace"])
             return {"changed": False}
         wait_for_helm(place, args["timeout_s"])
         if not self.dry:
@@ -65,11 +68,13 @@ class ActionModule(ClusterAction):
         files = contents(chart) if chart.is_absolute() and release else {}
         content = digest(files) if "Chart.yaml" in files else ""
         same = bool(content) and same_version(release, files, args["values"])
-        if args["installed"] and status == "deployed":
-            self.mark(newest, content if same else UNREAD)
+        if args["installed"] and same and status == "deployed":
+            self.mark(newest, content)
         marked = newest["metadata"].get("annotations", {}).get(MARK) == content
         as_asked = same and status == "deployed" and marked and not pending
         foreign = third_party(self.kube, name, args["namespace"])
+        if args["chart"] and not (self.dry or foreign):  # before Helm is called
+            releases.sign(self.kube, name, args["namespace"])
         if not self.dry and (as_asked or args["installed"]):
             note.forget()
         elif not (self.dry or foreign):  # Helm is called next

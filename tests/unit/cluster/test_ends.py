@@ -213,3 +213,13 @@ def test_a_pod_that_was_removed_first_is_the_cause_of_what_the_others_say() -> N
     end = first_failure([first, pod(1, "a", "00:00", container(ended(1, "00:06", "01:02")))])
     assert end
     assert (end.pod, end.how) == ("digits-0-a", "Error, exit code 143")
+
+
+def test_a_pod_that_was_removed_long_after_its_start_is_of_the_last_attempt() -> None:
+    """An in-place restart, and then a drain while the other rank still trains."""
+    first = pod(1, "a", "00:00", container({"running": {"startedAt": at("01:05")}}, ended(7, "00:05", "01:00"), 1))
+    last = pod(0, "a", "00:00", container(ended(143, "01:05", "30:00"), ended(1, "00:05", "01:02"), 1))
+    last["metadata"] |= {"deletionTimestamp": at("30:29"), "deletionGracePeriodSeconds": 30}
+    end = first_failure([first, last])
+    assert end
+    assert (end.pod, end.how) == ("digits-0-a", "Error, exit code 143")

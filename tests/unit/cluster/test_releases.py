@@ -13,7 +13,17 @@ import yaml
 
 from gangplank.cluster.client import Kube
 from gangplank.cluster.helm_processes import Note, Place
-from gangplank.cluster.releases import MARK, Release, contents, digest, same_version, third_party, unpacked
+from gangplank.cluster.releases import (
+    MARK,
+    Release,
+    contents,
+    digest,
+    same_version,
+    sign,
+    third_party,
+    unpacked,
+    unsign,
+)
 from gangplank.errors import KubeError
 
 if TYPE_CHECKING:
@@ -225,15 +235,19 @@ def theirs(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
 def test_a_third_party_release_has_to_be_handed_over(theirs: Api) -> None:
     problem = str(third_party(Kube(theirs.kubeconfig), "volcano", "volcano-system"))
     assert "Helm's release volcano in volcano-system: got a third-party one" in problem
-    assert f"kubectl annotate secret -n volcano-system -l owner=helm,name=volcano {MARK}=adopted" in problem
+    assert "hand the release over (kubectl annotate namespace volcano-system gangplank.dev/release-volcano=)" in problem
 
 
 def mark(api: Api) -> None:
-    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"]["metadata"]["annotations"] = {MARK: "adopted"}
+    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"]["metadata"]["annotations"] = {MARK: "before"}
 
 
 def label(api: Api) -> None:
     api.objects[SPACE]["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "gangplank"}
+
+
+def hand_over(api: Api) -> None:
+    api.objects[SPACE]["metadata"]["annotations"] = {"gangplank.dev/release-volcano": ""}
 
 
 def fail(api: Api) -> None:
@@ -244,7 +258,7 @@ def interrupt(api: Api) -> None:
     Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano")).write([])
 
 
-@pytest.mark.parametrize("change", [mark, label, fail, interrupt])
+@pytest.mark.parametrize("change", [mark, label, hand_over, fail, interrupt])
 def test_a_release_that_has_a_sign_of_ours_or_never_ran_is_no_strangers(
     theirs: Api, change: Callable[[Api], None]
 ) -> None:
@@ -254,3 +268,18 @@ def test_a_release_that_has_a_sign_of_ours_or_never_ran_is_no_strangers(
 
 def test_a_name_of_the_sites_own_choice_says_that_the_release_is_meant(theirs: Api) -> None:
     assert third_party(Kube(theirs.kubeconfig), "volcano", "batch") is None
+
+
+def test_the_sign_of_a_release_comes_with_it_and_goes_with_it(theirs: Api) -> None:
+    """Helm erases annotations of its own Secrets, so that a failed upgrade would leave a third-party release."""
+    theirs.groups["/api/v1"] = [{"kind": "Namespace", "name": "namespaces", "namespaced": False}]
+    kube = Kube(theirs.kubeconfig)
+    sign(kube, "volcano", "volcano-system")
+    assert third_party(kube, "volcano", "volcano-system") is None
+    unsign(kube, "volcano", "volcano-system")
+    assert third_party(kube, "volcano", "volcano-system") is not None
+    asked = len(theirs.seen)
+    for name, namespace in (("volcano", "nowhere"), ("mine", "volcano-system")):
+        sign(kube, name, namespace)
+        unsign(kube, name, namespace)
+    assert not [line for line in theirs.seen[asked:] if line.startswith("PATCH")]

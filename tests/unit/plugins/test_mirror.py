@@ -22,7 +22,7 @@ CHART = {"name": "a", "version": "1", "sha256": "0", "file": "charts/a.tgz"}
 # A registry that has other bytes than those that were sent: what this crane prints, it says that the registry has.
 OTHER = """#!/bin/sh
 [ "$1" = version ] && exit
-[ -e "$0.asked" ] || { touch "$0.asked"; exit 1; } # at first it has nothing
+[ -e "$0.asked" ] || { touch "$0.asked"; cat "$0.says" >&2; exit 1; } # at first it has nothing
 case $1 in
   digest) echo sha256:1 ;;
   manifest) echo '{"layers": [{"digest": "sha256:1"}]}' ;;
@@ -36,6 +36,7 @@ def bundle(folder: Path, crane: str | None, mode: int, charts: tuple[dict[str, s
     (folder / "bin").mkdir(parents=True)
     (folder / "bundle.json").write_text(json.dumps(about))
     (folder / "bin/helm").write_text("#!/bin/sh\n")
+    (folder / "bin/crane.says").write_text("unexpected status code 404 Not Found (MANIFEST_UNKNOWN)\n")
     (folder / "bin/helm").chmod(0o755)
     if crane is not None:
         (folder / "bin/crane").write_text(crane)
@@ -82,6 +83,16 @@ def test_a_tag_that_the_registry_has_with_other_content_is_replaced_only_on_requ
     assert f"registry.invalid: got other content under {name}, expected that of the bundle" in said
     assert "TASK [mirror : Push |" not in done.stdout
     assert "TASK [mirror : Push |" in mirror(place, tmp_path, "mirror_replace=true").stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", ["UNAUTHORIZED: access is denied", "i/o timeout", "503", "429 Too Many"])
+def test_a_registry_that_does_not_say_what_it_has_is_sent_nothing(tmp_path: Path, said: str) -> None:
+    place = bundle(tmp_path / "bundle", OTHER, 0o755)
+    (place / "bin/crane.says").write_text(said)
+    done = mirror(place, tmp_path)
+    assert f"registry.invalid: got {said}, expected a digest" in " ".join(done.stdout.split())
+    assert "TASK [mirror : Push |" not in done.stdout
 
 
 @pytest.mark.slow
