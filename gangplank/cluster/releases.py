@@ -128,9 +128,8 @@ def has_sign(meta: Json, name: str) -> bool:
 
 
 def sign(kube: Kube, name: str, namespace: str) -> None:
-    """Ensure the sign of a release under a default name, in a namespace that was not created for it."""
-    live = kube.get(f"{NAMESPACES}/{namespace}")
-    if live and (name, namespace) in DEFAULT_PLACES and not signed(kube, name, namespace):
+    """Ensure the sign of a release under a default name, if its namespace exists and was not created for it."""
+    if (name, namespace) in DEFAULT_PLACES and not signed(kube, name, namespace):
         kube.merge(namespace_with(namespace, {sign_of(name): ""}), create=False)
 
 
