@@ -20,6 +20,7 @@ JOB ?= jobs/digits.yml
 INVENTORY ?= inventories/lab/hosts.yml
 PLAYBOOK = .venv/bin/ansible-playbook -i $(INVENTORY)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export HOME := $(or $(HOME),$(shell getent passwd "$$(id -u)" | cut -d: -f6))
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gangplank
 
 .PHONY: help

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -84,6 +85,11 @@ def test_d1_an_interrupted_clean_leaves_no_half_of_the_cache_under_its_name(tmp_
     assert [path.name for path in tmp_path.iterdir()] == ["cache.gone"]
     assert run(["sh", "-c", removal], tmp_path).returncode == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_home_the_cache_is_in_the_users_own() -> None:
+    done = run(["env", "-u", "HOME", "-u", "XDG_CACHE_HOME", "make", "--dry-run", "clean"], ROOT)
+    assert f'"{pwd.getpwuid(os.getuid()).pw_dir}/.cache/gangplank.gone"' in done.stdout
 
 
 def test_d8_a_virtual_environment_of_the_users_own_outlives_a_clean(tmp_path: Path) -> None:
