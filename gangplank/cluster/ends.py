@@ -48,12 +48,14 @@ def run_of(pod: Json, container: str, number: int) -> str:
 
 
 def is_removed(meta: Json, end: Mapping[str, Any]) -> bool:
-    """Whether a container was killed since its pod was deleted, which was asked for right after its start."""
-    if end.get("exitCode") not in KILLED or "deletionTimestamp" not in meta:
+    """Whether a container ended since its pod was deleted, which was asked for right after its start."""
+    if "deletionTimestamp" not in meta or not end.get("finishedAt"):
         return False
     gone = datetime.fromisoformat(meta["deletionTimestamp"])  # when its grace period is over
     asked = gone - timedelta(seconds=meta.get("deletionGracePeriodSeconds") or 0)
-    return age_s(end.get("startedAt"), asked) < STARTED_S and age_s(end.get("finishedAt"), asked) <= 0
+    later_s = -age_s(end["finishedAt"], asked)
+    ended = later_s > 0 or (later_s == 0 and end.get("exitCode") in KILLED)  # times are whole seconds
+    return ended and age_s(end.get("startedAt"), asked) < STARTED_S
 
 
 def ends(pods: Iterable[Json]) -> Iterator[End]:
@@ -80,11 +82,10 @@ def ends(pods: Iterable[Json]) -> Iterator[End]:
 
 def latest(runs: Iterable[End]) -> list[End]:
     """Those of the last attempt in which something failed: the newest of each rank, unless it is of an earlier one."""
-    newest: dict[str, End] = {}
-    for end in sorted(runs):
+    every, newest = sorted(runs), dict[str, End]()
+    for end in [end for end in every if not end.removed] or every:
         newest[end.rank] = end
-    own = [end for end in newest.values() if not end.removed]
-    began = max(own or newest.values()).began if newest else ""
+    began = max(newest.values()).began if newest else ""
     return [end for end in newest.values() if not end.at or end.at >= began]
 
 

@@ -223,3 +223,18 @@ def test_a_pod_that_was_removed_long_after_its_start_is_of_the_last_attempt() ->
     end = first_failure([first, last])
     assert end
     assert (end.pod, end.how) == ("digits-0-a", "Error, exit code 143")
+
+
+def test_runs_that_a_failed_job_removes_hide_no_earlier_run_of_their_rank() -> None:
+    """Containers restart in place, each after its own pause; the last one still waits when the job has failed."""
+    waits = {"waiting": {"reason": "CrashLoopBackOff"}}
+    pods = [
+        pod(0, "a", "00:00", container(ended(137, "11:12", "11:44"), ended(1, "10:05", "11:01"), 2)),
+        pod(1, "a", "00:00", container(ended(1, "11:12", "11:15"), ended(7, "10:05", "11:00"), 2)),
+        pod(2, "a", "00:00", container(waits, ended(1, "10:06", "11:02"), 1)),
+    ]
+    for item in pods:
+        item["metadata"] |= {"deletionTimestamp": at("11:44"), "deletionGracePeriodSeconds": 30}
+    end = first_failure(pods)
+    assert end
+    assert (end.pod, end.how) == ("digits-1-a", "Error, exit code 7")
