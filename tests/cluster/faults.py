@@ -765,7 +765,7 @@ class Outcome:
 def under(one: Fault, backend: str) -> Json:
     """What a fault's job has otherwise than others.
 
-    Of a claim on one node, the master alone mounts it, and the worker is on another: no node has two cores for pods.
+    Of a claim on one node, the master alone mounts it, and the worker is on another node.
     Where all replicas share one template, all mount it, on that node.
     """
     change: Json = {"env": dict(one.env), "args": [*ARGS, *one.args]}
@@ -774,7 +774,9 @@ def under(one: Fault, backend: str) -> Json:
     volume = {"claim": one.own[-1]["metadata"]["name"], "mount": "/data"}
     if ALL_BACKENDS[backend].one_template:
         return {**change, "volumes": [{**volume, "on": "all"}], "node_selector": {HOSTNAME: SMALL}}
-    return {**change, "volumes": [{**volume, "on": "master"}], "resources": {**DESCRIPTION["resources"], "cpu": "1"}}
+    own: Json = DESCRIPTION["resources"]
+    apart = {"master_resources": own, "resources": {**own, "cpu": "1"}}
+    return {**change, "volumes": [{**volume, "on": "master"}], **apart}
 
 
 def undergo(lab: Lab, one: Fault) -> dict[str, Outcome]:
