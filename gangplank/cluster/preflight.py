@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gangplank.cluster.choice import ORDER, ca_hashes, other_cluster
 from gangplank.cluster.client import CONFLICT, FORBIDDEN, NOT_FOUND
 from gangplank.cluster.deployed import DEPLOYMENTS
-from gangplank.cluster.releases import third_party
+from gangplank.cluster.releases import NAMESPACES, third_party
 from gangplank.errors import KubeError, Problem
 from gangplank.site.components import COMPONENTS
 from gangplank.site.preflight import INSTALL, Check, Facts, checks, places_of, programs
@@ -149,7 +149,7 @@ def third_parties(kube: Kube, wanted: Wanted) -> dict[tuple[str, str], Problem]:
     problems = {}
     for release, namespace in places_of(wanted):
         try:
-            problem = third_party(kube, release, namespace)
+            problem = third_party(kube, release, namespace, kube.get(f"{NAMESPACES}/{namespace}"))
         except KubeError as error:
             if error.status != FORBIDDEN:
                 raise

@@ -88,14 +88,14 @@ def digest(files: Mapping[str, bytes]) -> str:
     return total.hexdigest()
 
 
-def third_party(kube: Kube, name: str, namespace: str) -> Problem | None:
+def third_party(kube: Kube, name: str, namespace: str, live: Json | None) -> Problem | None:
     """What is wrong with a third-party release under a default name; None if there is none.
 
     Ours has a namespace that was created for it, or one with its sign. Earlier versions left only a mark on a revision,
     which Helm erases when it changes the revision's state. One under a name of the site's own choice is what the site
-    means. Raises KubeError, also if this account may not read Helm's Secrets.
+    means. `live` is the namespace, if it exists. Raises KubeError, also if this account may not read Helm's Secrets.
     """
-    if (name, namespace) not in DEFAULT_PLACES or signed(kube, name, namespace):
+    if live is None or (name, namespace) not in DEFAULT_PLACES or signed(live, name):
         return None
     where, query = f"{NAMESPACES}/{namespace}/secrets", {"labelSelector": f"owner=helm,name={name}"}
     secrets = kube.get(where, query, accept=METADATA) or {"items": None}  # as it says it of none
@@ -116,27 +116,27 @@ def sign_of(name: str) -> str:
     return f"gangplank.dev/release-{name}"
 
 
-def signed(kube: Kube, name: str, namespace: str) -> bool:
+def signed(live: Json, name: str) -> bool:
     """Whether a namespace was created for this project's releases, or has the sign of one."""
-    meta = (kube.get(f"{NAMESPACES}/{namespace}") or {"metadata": {}})["metadata"]
-    return bool((meta.get("labels") or {}).items() >= MANAGED_BY.items() or has_sign(meta, name))
+    return bool((live["metadata"].get("labels") or {}).items() >= MANAGED_BY.items() or has_sign(live, name))
 
 
-def has_sign(meta: Json, name: str) -> bool:
-    """Whether the metadata of a namespace have a release's sign."""
-    return sign_of(name) in (meta.get("annotations") or {})
+def has_sign(live: Json, name: str) -> bool:
+    """Whether a namespace has a release's sign."""
+    return sign_of(name) in (live["metadata"].get("annotations") or {})
 
 
-def sign(kube: Kube, name: str, namespace: str) -> None:
-    """Ensure the sign of a release under a default name, if its namespace exists and was not created for it."""
-    if (name, namespace) in DEFAULT_PLACES and not signed(kube, name, namespace):
+def sign(kube: Kube, name: str, live: Json) -> None:
+    """Ensure the sign of a release under a default name in its namespace, if that was not created for it."""
+    namespace = live["metadata"]["name"]
+    if (name, namespace) in DEFAULT_PLACES and not signed(live, name):
         kube.merge(namespace_with(namespace, {sign_of(name): ""}), create=False)
 
 
 def unsign(kube: Kube, name: str, namespace: str) -> None:
     """Remove the sign of a release that is gone."""
     live = kube.get(f"{NAMESPACES}/{namespace}")
-    if live and has_sign(live["metadata"], name):
+    if live and has_sign(live, name):
         kube.merge(namespace_with(namespace, {sign_of(name): None}), create=False)
 
 

@@ -74,10 +74,12 @@ def gives_up(before: Json, body: Json) -> bool:
 def must_leave(item: Json, live: Json, pairs: Pairs, live_objects: Mapping[Identity, Json]) -> bool:
     """Whether a queue without children moves from a parent that will not have room for its amounts any more."""
     name, parent = item["metadata"]["name"], (live.get("spec") or {}).get("parent")
+    if parent == item["spec"].get("parent"):
+        return False
     lowered = {new["metadata"]["name"]: lesser(new, old) for new, old in pairs}
     specs = {one["metadata"]["name"]: one.get("spec") or {} for one in live_objects.values() if one["kind"] == "Queue"}
     has_children = any(spec.get("parent") == name for spec in specs.values())
-    if parent == item["spec"].get("parent") or parent not in lowered or has_children:
+    if parent not in lowered or has_children:
         return False
     children: list[Json] = [lowered.get(child, spec) for child, spec in specs.items() if spec.get("parent") == parent]
     room = lowered[parent]

@@ -50,9 +50,10 @@ class ActionModule(ClusterAction):
         note = Note(place, self.environment)
         if args["ended"]:
             # In check mode Helm changed nothing. What an earlier run left, or a removal that failed, is still ours.
-            if not self.dry and not any(status_of(secret) == REMOVING for secret in self.revisions(place)):
+            left = [] if self.dry else self.revisions(place)
+            if not self.dry and not any(status_of(secret) == REMOVING for secret in left):
                 note.forget()
-            if not (self.dry or self.revisions(place)):
+            if not (self.dry or left):
                 releases.unsign(self.kube, name, args["namespace"])
             return {"changed": False}
         wait_for_helm(place, args["timeout_s"])
@@ -72,9 +73,10 @@ class ActionModule(ClusterAction):
             self.mark(newest, content)
         marked = newest["metadata"].get("annotations", {}).get(MARK) == content
         as_asked = same and status == "deployed" and marked and not pending
-        foreign = third_party(self.kube, name, args["namespace"])
-        if args["chart"] and not (self.dry or foreign):  # before Helm is called
-            releases.sign(self.kube, name, args["namespace"])
+        live = self.kube.get(namespace)
+        foreign = third_party(self.kube, name, args["namespace"], live)
+        if live and args["chart"] and not (self.dry or foreign):  # before Helm is called
+            releases.sign(self.kube, name, live)
         if not self.dry and (as_asked or args["installed"]):
             note.forget()
         elif not (self.dry or foreign):  # Helm is called next
@@ -87,7 +89,7 @@ class ActionModule(ClusterAction):
             "changed": bool(repaired),
             "diff": [difference(before, after) for before, after in repaired if after["kind"] != "Secret"],
             "third_party": str(foreign or ""),
-            "namespace": self.kube.get(namespace) is not None,
+            "namespace": live is not None,
             "pending": pending,
             "uninstalling": status == REMOVING,
             "as_asked": as_asked,

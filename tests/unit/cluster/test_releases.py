@@ -24,7 +24,7 @@ from gangplank.cluster.releases import (
     unpacked,
     unsign,
 )
-from gangplank.errors import KubeError
+from gangplank.errors import KubeError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,6 +222,11 @@ def test_crds_written_in_another_way_are_not_overlooked(api: Api, metadata: str)
 SPACE = "/api/v1/namespaces/volcano-system"
 
 
+def judged(api: Api, namespace: str = "volcano-system") -> Problem | None:
+    """What is wrong with the release in a namespace as it is now."""
+    return third_party(Kube(api.kubeconfig), "volcano", namespace, Kube(api.kubeconfig).get(SPACE))
+
+
 @pytest.fixture
 def theirs(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
     """A cluster with a Volcano that upstream's own command installed."""
@@ -233,7 +238,7 @@ def theirs(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
 
 
 def test_a_third_party_release_has_to_be_handed_over(theirs: Api) -> None:
-    problem = str(third_party(Kube(theirs.kubeconfig), "volcano", "volcano-system"))
+    problem = str(judged(theirs))
     assert "Helm's release volcano in volcano-system: got a third-party one" in problem
     assert "hand the release over (kubectl annotate namespace volcano-system gangplank.dev/release-volcano=)" in problem
 
@@ -263,23 +268,23 @@ def test_a_release_that_has_a_sign_of_ours_or_never_ran_is_no_strangers(
     theirs: Api, change: Callable[[Api], None]
 ) -> None:
     change(theirs)
-    assert third_party(Kube(theirs.kubeconfig), "volcano", "volcano-system") is None
+    assert judged(theirs) is None
 
 
 def test_a_name_of_the_sites_own_choice_says_that_the_release_is_meant(theirs: Api) -> None:
-    assert third_party(Kube(theirs.kubeconfig), "volcano", "batch") is None
+    assert judged(theirs, "batch") is None
 
 
 def test_the_sign_of_a_release_comes_with_it_and_goes_with_it(theirs: Api) -> None:
     """Helm erases annotations of its own Secrets, so that a failed upgrade would leave a third-party release."""
     theirs.groups["/api/v1"] = [{"kind": "Namespace", "name": "namespaces", "namespaced": False}]
     kube = Kube(theirs.kubeconfig)
-    sign(kube, "volcano", "volcano-system")
-    assert third_party(kube, "volcano", "volcano-system") is None
+    sign(kube, "volcano", theirs.objects[SPACE])
+    assert judged(theirs) is None
     unsign(kube, "volcano", "volcano-system")
-    assert third_party(kube, "volcano", "volcano-system") is not None
+    assert judged(theirs) is not None
     asked = len(theirs.seen)
     for name, namespace in (("volcano", "nowhere"), ("mine", "volcano-system")):
-        sign(kube, name, namespace)
+        sign(kube, name, {"metadata": {"name": namespace}})
         unsign(kube, name, namespace)
     assert not [line for line in theirs.seen[asked:] if line.startswith("PATCH")]
