@@ -15,6 +15,7 @@ from gangplank.teams.load import teams_of, variable
 from gangplank.teams.metadata import team_of
 from gangplank.teams.objects import team_objects
 from gangplank.teams.plan import absent, plan
+from gangplank.teams.queue_problems import queue_problems
 from gangplank.teams.removal import namespaces_of, removal
 from gangplank.teams.shares import account_problems
 
@@ -61,8 +62,8 @@ def plan_teams(
         {namespace: list(stored.get(namespace, ())) for namespace in namespaces},
         remove_claims,
     )
-    queues = [item["metadata"]["name"] for item in todo.remove if item["kind"] == "Queue"]
-    busy = [f"{text}. Fix: wait for it, or keep the queue in its file" for text in cluster.in_queues(kube, queues)]
+    ended = [item for item in leaving.remove if item["kind"] == "Queue"]
+    queues = queue_problems(kube, todo, ended, live)
     ending = [
         item
         for item in live
@@ -75,7 +76,7 @@ def plan_teams(
         todo,
         differences=(*todo.differences, *absent(leaving.remove)),
         remove=(*leaving.remove, *todo.remove),
-        refused=(*todo.refused, *accounts, *leaving.refused, *busy, *held),
+        refused=(*todo.refused, *accounts, *leaving.refused, *queues, *held),
         notes=(*todo.notes, *leaving.notes, *idle_fields(teams, site, scheduler_configuration(kube))),
         probes=tuple(probes(todo.probe, kube.serves)),
         count=len(desired),

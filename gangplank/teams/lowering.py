@@ -30,13 +30,25 @@ def depths(live: Sequence[Json]) -> dict[str, int]:
     return {name: depth(name) for name in parents}
 
 
-def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[Json]:
-    """Queues at the lesser of their live and their desired amounts, children first.
+def parents_left(work: Sequence[Json], live_objects: Mapping[Identity, Json], removed: Sequence[Json]) -> list[Json]:
+    """Queues to remove, children first, whose children move to other parents: Volcano keeps a parent until then."""
+    left, parents = [], {(live.get("spec") or {}).get("parent") for _item, live in queue_pairs(work, live_objects)}
+    for item in removed:
+        if item["kind"] == "Queue" and item["metadata"]["name"] in parents:
+            left.append(item)
+            parents.add((item.get("spec") or {}).get("parent"))
+    return left
+
+
+def lowered_queues(
+    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
+) -> list[Json]:
+    """Queues at the lesser of their live and their desired amounts, children first; `left` as of `parents_left`.
 
     Volcano's webhook checks every queue as it is written: an amount that moves from one queue to another must first be
     taken away. A queue that leaves a parent without room for it gives up all of its amounts until it has left.
     """
-    pairs = queue_pairs(work, live_objects)
+    pairs = queue_pairs(work, live_objects, left)
     depth = depths([*live_objects.values()])
     patches = []
     for item, live in sorted(pairs, key=lambda pair: -depth[pair[0]["metadata"]["name"]]):
@@ -49,10 +61,18 @@ def lowered_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) 
     return patches
 
 
-def queue_pairs(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> Pairs:
-    """The queues that exist and are changed, each as it is to be and as it is."""
+def queue_pairs(work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()) -> Pairs:
+    """The queues that exist and are changed, each as it is to be and as it is; those that are left have nothing."""
     queues = [(item, live_objects.get(identity(item))) for item in work if item["kind"] == "Queue"]
-    return [(item, live) for item, live in queues if live is not None]
+    emptied = [(without_amounts(live), live) for live in left]
+    return [*((item, live) for item, live in queues if live is not None), *emptied]
+
+
+def without_amounts(live: Json) -> Json:
+    """A queue that deserves and is guaranteed nothing, as it is written."""
+    spec = {key: value for key, value in (live.get("spec") or {}).items() if key not in {"deserved", "guarantee"}}
+    meta = {"name": live["metadata"]["name"], "labels": live["metadata"].get("labels") or {}}
+    return {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": meta, "spec": spec}
 
 
 def lesser(item: Json, live: Json) -> Json:
@@ -103,9 +123,11 @@ def guaranteed(spec: Json) -> Mapping[str, str]:
     return amounts
 
 
-def moving_queues(work: Sequence[Json], live_objects: Mapping[Identity, Json]) -> list[str]:
-    """What happens to the work in queues that change their parent."""
-    pairs = queue_pairs(work, live_objects)
+def moving_queues(
+    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
+) -> list[str]:
+    """What happens to the work in queues that change their parent; `left` as of `parents_left`."""
+    pairs = queue_pairs(work, live_objects, left)
     return [
         f"queue {item['metadata']['name']} moves to another parent: until then it deserves and is guaranteed nothing, "
         "so queues that wait may reclaim its pods"

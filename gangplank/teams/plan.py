@@ -9,7 +9,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
 from gangplank.teams.drift import STATE, Difference, drift, identity, patch
-from gangplank.teams.lowering import depths, lowered_queues, moving_queues
+from gangplank.teams.lowering import depths, lowered_queues, moving_queues, parents_left
 from gangplank.teams.metadata import metadata, team_of
 from gangplank.teams.namespaces import foreign, taken
 
@@ -48,6 +48,7 @@ class TeamsPlan(Plan):
     reopen queues, parents first.
     """
 
+    remove_last: tuple[Json, ...] = ()  # queues whose children move to other parents first
     lower: tuple[Json, ...] = ()  # queues that are lowered first, so that the cluster never promises more than it has
     new: frozenset[Identity] = frozenset()  # objects that do not exist yet
     probe: tuple[str, ...] = ()  # namespaces in which the admission must refuse a job before new members get access
@@ -91,6 +92,7 @@ def plan(
     work = [item for item in desired if identity(item) in changed]
     new = frozenset(identity(item) for item in work if identity(item) not in live_objects)
     superfluous = surplus(desired, live, leaving)
+    left = parents_left(work, live_objects, superfluous)
     replaced = [
         live_objects[identity(item)]
         for item in work
@@ -98,8 +100,9 @@ def plan(
     ]
     return TeamsPlan(
         differences=(*differences, *absent(superfluous)),
-        remove=(*superfluous, *replaced),
-        lower=tuple(lowered_queues(work, live_objects)),
+        remove=(*(item for item in superfluous if item not in left), *replaced),
+        remove_last=tuple(left),
+        lower=tuple(lowered_queues(work, live_objects, left)),
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
         new=new,
         probe=probed(desired, work, new),
@@ -110,7 +113,7 @@ def plan(
         ),
         notes=(
             *exceeded_quotas(work, live_objects),
-            *moving_queues(work, live_objects),
+            *moving_queues(work, live_objects, left),
             *orphans(desired, live, leaving),
         ),
     )

@@ -145,15 +145,14 @@ def accounts(kube: Kube, namespace: str) -> set[Identity]:
     return {("ServiceAccount", namespace, item["metadata"]["name"]) for item in items}
 
 
-def in_queues(kube: Kube, queues: Collection[str]) -> list[str]:
-    """What still runs or waits in some queues, one line each."""
+def in_queues(kube: Kube, queues: Collection[str]) -> list[tuple[str, str]]:
+    """What still runs or waits in some queues: the queue, and what it is."""
     if not queues:
         return []
     pod_group = QUEUE_SYSTEM.pod_group
     groups = kube.call("GET", everywhere(pod_group.api_version, pod_group.plural))["items"]
     return [
-        f"queue {item['spec']['queue']} leaves its file and has work: {item['metadata']['namespace']}/"
-        f"{item['metadata']['name']}"
+        (item["spec"]["queue"], f"{item['metadata']['namespace']}/{item['metadata']['name']}")
         for item in groups
         if (item.get("spec") or {}).get("queue") in queues
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.inventories import LAB
+from tests.support.inventories import LAB, fields_of, variables
 from tests.support.teams_live import answer, edited_copy, gangplank, pod, teams, until
 from tests.support.teams_ways import QUEUE_API, command
 
@@ -190,6 +190,25 @@ def test_a_limit_changes_one_team_and_all_teams_are_checked(kube: Kube, tmp_path
     text = " ".join((owed.stdout + owed.stderr).split())
     assert "got a team without speech, whose queues give up something" in text
     assert "--limit speech,vision" in text
+
+
+@pytest.mark.usefixtures("restore")
+def test_a_queue_moves_with_its_amounts_to_a_new_parent_and_back_when_that_leaves(kube: Kube, tmp_path: Path) -> None:
+    """Volcano's webhook counts them below the old parent until the queue has left it, and lets no parent be deleted."""
+    file = fields_of(LAB / "host_vars/vision.yml")
+    amounts = {name: file[name] for name in ("guaranteed", "deserved")}
+    site = edited_copy(tmp_path, vision={"parent": "labs"})
+    shared = fields_of(LAB / "group_vars/teams.yml", "team_site_")
+    queues = [{"name": "research", "deserved": {"memory": "2Gi"}}, {"name": "labs", **amounts}]
+    (site / "group_vars/teams.yml").write_text(variables(shared | {"queues": queues}, "team_site_"))
+    for inventory, parent in ((site, "labs"), (LAB, "research")):
+        done = teams(inventory)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "queue vision moves to another parent" in " ".join(done.stdout.split())
+        spec = kube.call("GET", QUEUE.format("vision"))["spec"]
+        assert (spec["parent"], spec["deserved"]) == (parent, amounts["deserved"])
+        assert recap(teams(inventory).stdout)["changed"] == 0
+    assert "not found" in answer(kube, "GET", QUEUE.format("labs"))
 
 
 def test_all_problems_of_all_files_are_reported_together(tmp_path: Path) -> None:

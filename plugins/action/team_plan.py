@@ -36,6 +36,7 @@ class ActionModule(ClusterAction):
         return {
             "changed": self.dry and plan.changes,
             "remove": list(plan.remove),
+            "remove_last": list(plan.remove_last),
             "steps": [{"name": step.name, "objects": list(step.objects)} for step in plan.steps],
             "notes": list(plan.notes),
             "differences": lines,

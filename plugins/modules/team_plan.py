@@ -42,7 +42,11 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 remove:
-  description: Objects to remove.
+  description: Objects to remove before the steps.
+  type: list
+  returned: always
+remove_last:
+  description: Queues to remove once the steps have moved their children to other parents.
   type: list
   returned: always
 steps:

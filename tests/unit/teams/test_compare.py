@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gangplank.backends.pod_template import TEAM_LABEL
+from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster.client import group_path
 from gangplank.teams.compare import plan_teams
 from gangplank.teams.inventory import Inventory
@@ -30,7 +31,9 @@ class Cluster:
     """An API server that lists objects, and knows no others."""
 
     def __init__(self, *objects: Json) -> None:
-        paths = {kind: f"{group_path(api_version)}/{plural}" for api_version, kind, plural in KINDS}
+        groups = QUEUE_SYSTEM.pod_group
+        kinds = (*KINDS, (groups.api_version, "PodGroup", groups.plural))
+        paths = {kind: f"{group_path(api_version)}/{plural}" for api_version, kind, plural in kinds}
         self.items = [(paths[item["kind"]], item) for item in objects]
 
     def call(self, _: str, where: str, query: Mapping[str, str] | None = None) -> Json:
@@ -101,6 +104,29 @@ def test_a_queue_of_a_team_that_left_the_inventory_is_not_taken_over() -> None:
     assert text.startswith('team vision: queue: got "vision-x", which exists and belongs to team old, expected a queue')
     assert "kubectl label --overwrite queues.scheduling.volcano.sh vision-x" in text
     assert refused(queue("vision-x", **labels("vision")), queues=[{"name": "x"}]) == ""
+
+
+def test_a_parent_that_leaves_the_inventory_while_a_queue_stays_below_it_is_refused() -> None:
+    """Volcano would refuse to delete it, in the middle of the run."""
+    parent = queue("labs", **TEAM_PART)
+    below = queue("speech", **labels("speech")) | {"spec": {"parent": "labs"}}
+    text = refused(parent, below)
+    assert text.startswith("queue labs leaves the inventory and is the parent of queue speech, which stays below it.")
+    assert "its team speech in --limit or in teams_remove" in text
+    assert refused(parent, queue("vision", **labels("vision")) | {"spec": {"parent": "labs"}}) == ""
+    assert planned(parent, below, remove=["speech"]).refused == ()
+
+
+def test_a_queue_with_work_gets_no_first_child() -> None:
+    """Volcano would refuse it in the middle of the run, or start none of its work any more."""
+    own, child = (queue(name, **labels("vision")) for name in ("vision", "vision-x"))
+    child["spec"] = {"parent": "vision"}
+    group = {"kind": "PodGroup", "metadata": {"name": "g", "namespace": "vision"}, "spec": {"queue": "vision"}}
+    text = refused(own, group, queues=[{"name": "x"}])
+    assert text.startswith("queue vision gets its first child queue, so that no job can use it any more, and has ")
+    assert "work: vision/g. Fix: wait for it, or leave it without child queues" in text
+    assert refused(own, child, group, queues=[{"name": "x"}, {"name": "y"}]) == "", "it has had children before"
+    assert refused(own, group) == ""
 
 
 def test_a_priority_of_an_administrator_is_not_taken_over() -> None:

@@ -167,6 +167,28 @@ def test_a_queue_that_moves_from_a_parent_with_room_for_it_keeps_its_amount(befo
     assert todo.notes == ()
 
 
+def nested(*queues: Json, parent: str) -> list[Json]:
+    """A team below one of these queues of the site, each with its parent."""
+    site = {"site": {"queues": [{"deserved": {"cpu": 2}, **queue} for queue in queues]}}
+    team = {"name": "a", "members": [{"user": "ada"}], "cap": CAP, "deserved": {"cpu": 2}, "parent": parent}
+    specs = parse_teams({"a": {"team": team}}, site)
+    return team_objects(specs[1], specs[0])
+
+
+def test_a_parent_that_leaves_the_inventory_is_removed_once_its_queues_have_moved() -> None:
+    """Volcano lets no queue with children be deleted, and counts the amounts of one below a parent that stays."""
+    top, low, lowest = {"name": "p"}, {"name": "q", "parent": "p"}, {"name": "r", "parent": "q"}
+    todo = plan(nested(top, parent="p"), nested(top, low, lowest, parent="r"))
+    assert todo.remove == ()
+    assert names(todo.remove_last) == ["Queue r", "Queue q"]
+    assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [
+        ("a", None), ("r", None), ("q", None)]  # fmt: skip
+    assert all(set(item) <= {"apiVersion", "kind", "metadata", "spec"} for item in todo.lower)
+    assert [name for name in names(todo.write) if name.startswith("Queue")] == ["Queue a"]
+    idle = low | {"deserved": {}}
+    assert names(plan(nested(top, parent="p"), nested(top, idle, parent="p")).remove) == ["Queue q"]
+
+
 def test_a_queue_without_a_spec_gets_one_or_is_removed() -> None:
     """An administrator may have cleared it: the API requires no field of it."""
     live, desired = rendered(a={"queues": [{"name": "x"}]}), rendered(a={})
