@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from gangplank.teams.drift import Identity
 
     Pairs = list[tuple[Json, Json]]
+    Specs = dict[str, Json]  # of queues, by name
 
 
 def depths(live: Sequence[Json]) -> dict[str, int]:
     """How many queues are above each queue, as far as a tree that may have a circle says it."""
-    queues = [item for item in live if item["kind"] == "Queue"]
-    parents = {item["metadata"]["name"]: (item.get("spec") or {}).get("parent", "") for item in queues}
+    parents = {name_of(item): (item.get("spec") or {}).get("parent", "") for item in live if is_queue(item)}
 
     def depth(name: str) -> int:
         count = 0
@@ -34,7 +34,7 @@ def parents_left(work: Sequence[Json], live_objects: Mapping[Identity, Json], re
     """Queues to remove, children first, whose children move to other parents: Volcano keeps a parent until then."""
     left, parents = [], {(live.get("spec") or {}).get("parent") for _item, live in queue_pairs(work, live_objects)}
     for item in removed:
-        if item["kind"] == "Queue" and item["metadata"]["name"] in parents:
+        if is_queue(item) and name_of(item) in parents:
             left.append(item)
             parents.add((item.get("spec") or {}).get("parent"))
     return left
@@ -49,11 +49,11 @@ def lowered_queues(
     taken away. A queue that leaves a parent without room for it gives up all of its amounts until it has left.
     """
     pairs = queue_pairs(work, live_objects, left)
-    depth = depths([*live_objects.values()])
+    leaving, depth = leavers(work, live_objects, left), depths([*live_objects.values()])
     patches = []
-    for item, live in sorted(pairs, key=lambda pair: -depth[pair[0]["metadata"]["name"]]):
+    for item, live in sorted(pairs, key=lambda pair: -depth[name_of(pair[0])]):
         before, body = live.get("spec") or {}, lesser(item, live)
-        if must_leave(item, live, pairs, live_objects):
+        if name_of(item) in leaving:
             body |= {"deserved": {}, "guarantee": {"resource": {}}}
         if gives_up(before, body):
             spec = {key: value for key, value in body.items() if value not in ({}, None)}
@@ -63,7 +63,7 @@ def lowered_queues(
 
 def queue_pairs(work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()) -> Pairs:
     """The queues that exist and are changed, each as it is to be and as it is; those that are left have nothing."""
-    queues = [(item, live_objects.get(identity(item))) for item in work if item["kind"] == "Queue"]
+    queues = [(item, live_objects.get(identity(item))) for item in work if is_queue(item)]
     emptied = [(without_amounts(live), live) for live in left]
     return [*((item, live) for item, live in queues if live is not None), *emptied]
 
@@ -71,7 +71,7 @@ def queue_pairs(work: Sequence[Json], live_objects: Mapping[Identity, Json], lef
 def without_amounts(live: Json) -> Json:
     """A queue that deserves and is guaranteed nothing, as it is written."""
     spec = {key: value for key, value in (live.get("spec") or {}).items() if key not in {"deserved", "guarantee"}}
-    meta = {"name": live["metadata"]["name"], "labels": live["metadata"].get("labels") or {}}
+    meta = {"name": name_of(live), "labels": live["metadata"].get("labels") or {}}
     return {"apiVersion": live["apiVersion"], "kind": live["kind"], "metadata": meta, "spec": spec}
 
 
@@ -91,21 +91,42 @@ def gives_up(before: Json, body: Json) -> bool:
     return guaranteed(body) != guaranteed(before) or any(body[part] != (before.get(part) or {}) for part in parts)
 
 
-def must_leave(item: Json, live: Json, pairs: Pairs, live_objects: Mapping[Identity, Json]) -> bool:
-    """Whether a queue without children moves from a parent that will not have room for its amounts any more."""
-    name, parent = item["metadata"]["name"], (live.get("spec") or {}).get("parent")
-    if parent == item["spec"].get("parent"):
-        return False
-    lowered = {new["metadata"]["name"]: lesser(new, old) for new, old in pairs}
-    specs = {one["metadata"]["name"]: one.get("spec") or {} for one in live_objects.values() if one["kind"] == "Queue"}
-    has_children = any(spec.get("parent") == name for spec in specs.values())
-    if parent not in lowered or has_children:
-        return False
-    children: list[Json] = [lowered.get(child, spec) for child, spec in specs.items() if spec.get("parent") == parent]
-    room = lowered[parent]
-    return any(
+def leavers(
+    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
+) -> frozenset[str]:
+    """Queues without children that leave a parent in which there is no room for them beside those it keeps and gets."""
+    pairs = queue_pairs(work, live_objects, left)
+    before: Specs = {name_of(live): live.get("spec") or {} for live in live_objects.values() if is_queue(live)}
+    lowered = before | {name_of(item): lesser(item, live) for item, live in pairs}
+    new = [item for item in work if is_queue(item)]
+    after = before | {name_of(item): item["spec"] for item in (*new, *map(without_amounts, left))}
+    above = {name: str(spec.get("parent") or "") for name, spec in before.items()}
+    moving = {name for name, parent in above.items() if parent != after[name].get("parent")} - {*above.values()}
+
+    def has_room(parent: str) -> bool:
+        now = [lowered[name] for name in before if above[name] == parent]
+        kept = [spec for spec in after.values() if spec.get("parent") == parent]
+        then = [*kept, *(lowered[name] for name in moving if above[name] == parent)]
+        return fits(now, lowered[parent]) and fits(then, after[parent])
+
+    return frozenset(name for name in moving if above[name] in before and not has_room(above[name]))
+
+
+def name_of(item: Json) -> str:
+    """The name of an object."""
+    return str(item["metadata"]["name"])
+
+
+def is_queue(item: Json) -> bool:
+    """Whether an object is a queue."""
+    return bool(item["kind"] == "Queue")
+
+
+def fits(children: Sequence[Json], room: Json) -> bool:
+    """Whether a queue deserves and is guaranteed what its children deserve and are guaranteed together."""
+    return all(
         sum(quantity.parse(part(child).get(resource, "0")) for child in children)
-        > quantity.parse(part(room).get(resource, "0"))
+        <= quantity.parse(part(room).get(resource, "0"))
         for part in (deserved, guaranteed)
         for resource in {name for child in children for name in part(child)}
     )
@@ -127,12 +148,10 @@ def moving_queues(
     work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
 ) -> list[str]:
     """What happens to the work in queues that change their parent; `left` as of `parents_left`."""
-    pairs = queue_pairs(work, live_objects, left)
     return [
-        f"queue {item['metadata']['name']} moves to another parent: until then it deserves and is guaranteed nothing, "
-        "so queues that wait may reclaim its pods"
-        for item, live in pairs
-        if must_leave(item, live, pairs, live_objects)
+        f"queue {name} moves to another parent: until then it deserves and is guaranteed nothing, so queues that wait "
+        "may reclaim its pods"
+        for name in sorted(leavers(work, live_objects, left))
     ]
 
 

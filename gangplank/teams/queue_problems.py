@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.teams.drift import identity
+from gangplank.teams.lowering import is_queue, name_of
 from gangplank.teams.metadata import team_of
 from gangplank.teams.read_cluster import in_queues
 
@@ -49,12 +50,7 @@ def first_parents(todo: TeamsPlan, live: Sequence[Json]) -> set[str]:
 
 def queues_of(items: Iterable[Json]) -> list[Json]:
     """The queues among objects."""
-    return [item for item in items if item["kind"] == "Queue"]
-
-
-def name_of(item: Json) -> str:
-    """The name of an object."""
-    return str(item["metadata"]["name"])
+    return [item for item in items if is_queue(item)]
 
 
 def parent_of(item: Json) -> str:

@@ -197,10 +197,11 @@ def test_a_queue_moves_with_its_amounts_to_a_new_parent_and_back_when_that_leave
     """Volcano's webhook counts them below the old parent until the queue has left it, and lets no parent be deleted."""
     file = fields_of(LAB / "host_vars/vision.yml")
     amounts = {name: file[name] for name in ("guaranteed", "deserved")}
-    site = edited_copy(tmp_path, vision={"parent": "labs"})
+    speech = {"parent": "research", "deserved": {"cpu": "1"}}  # it gets the room, and is written first
+    site = edited_copy(tmp_path, vision={"parent": "labs"}, speech=speech)
     shared = fields_of(LAB / "group_vars/teams.yml", "team_site_")
-    queues = [{"name": "research", "deserved": {"memory": "2Gi"}}, {"name": "labs", **amounts}]
-    (site / "group_vars/teams.yml").write_text(variables(shared | {"queues": queues}, "team_site_"))
+    queues = {"queues": [*shared["queues"], {"name": "labs", **amounts}]}
+    (site / "group_vars/teams.yml").write_text(variables(shared | queues, "team_site_"))
     for inventory, parent in ((site, "labs"), (LAB, "research")):
         done = teams(inventory)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -167,6 +167,31 @@ def test_a_queue_that_moves_from_a_parent_with_room_for_it_keeps_its_amount(befo
     assert todo.notes == ()
 
 
+def pair(one: str, other: str, *, new: bool = False) -> list[Json]:
+    """Two full parents, and two teams with all of theirs; or a team that is new in place of the first."""
+    site = {"site": {"queues": [{"name": name, "deserved": {"cpu": 2}} for name in ("p1", "p2", "p3")]}}
+    team = {"members": [{"user": "ada"}], "cap": CAP, "deserved": {"cpu": 2}}
+    places = {"a": one, "b": other} | ({"0": "p1"} if new else {})
+    files = {name: {"team": team | {"name": f"t{name}", "parent": parent}} for name, parent in places.items()}
+    specs = parse_teams(files, site)
+    return team_objects(specs[1], specs[0])
+
+
+@pytest.mark.parametrize(
+    ("after", "leaves"),
+    [
+        (pair("p2", "p1"), ["ta", "tb"]),  # they change places
+        (pair("p2", "p3"), ["tb"]),  # one gets the place of the other, which is written later
+        (pair("p3", "p2", new=True), ["ta"]),  # a new team gets the place
+        (pair("p3", "p2"), []),
+    ],
+)
+def test_a_queue_leaves_first_if_its_place_goes_to_another(after: list[Json], leaves: list[str]) -> None:
+    todo = plan(after, pair("p1", "p2"))
+    assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [
+        (name, None) for name in leaves]  # fmt: skip
+
+
 def nested(*queues: Json, parent: str) -> list[Json]:
     """A team below one of these queues of the site, each with its parent."""
     site = {"site": {"queues": [{"deserved": {"cpu": 2}, **queue} for queue in queues]}}
