@@ -179,6 +179,7 @@ class Backend:
     api_version: str  # of the kind that is submitted
     kind: str
     plural: str
+    form: Mapping[str, Any]  # of its manifests, ours and third-party: gangplank.k8s.manifest.check
     is_job: Callable[[Json], bool]  # whether an object of that kind is a training job
     wiring: Wiring
     read_block: Callable[[Fields], object]  # its own fields in a job file, as JobSpec.block
@@ -189,6 +190,8 @@ class Backend:
     manifests: Callable[[JobSpec], list[Json]]  # what is submitted, the job last
     objects: Expand  # what the controllers make of any manifest, ours or third-party
     scale: Callable[[Json, int], Json]  # the merge patch that gives a live job so many workers, or SpecError
+    by_itself: Callable[[Json], Json]  # a manifest whose pods are known without its cluster: they are not held back
+    with_changes: Callable[[Json, Json], Json]  # a manifest with what scaling and resuming changed in the live job
     pitfalls: Callable[[Json], Iterator[str]]  # what a raw manifest does that its author hardly intends
     templates: Callable[[Json, Site], tuple[Json, list[Template]]]  # the job as it is admitted, its pod templates
     adds: tuple[Addition, ...]  # who adds what to the job and its pods, and why
@@ -224,6 +227,20 @@ def failed_for(live: Json, words: str) -> bool:
     """
     conditions = [one for one in (live.get("status") or {}).get("conditions") or () if one.get("status") == "True"]
     return any(words in f"{one.get('reason')}: {one.get('message')}" for one in conditions)
+
+
+def unchanged(manifest: Json, _live: Json) -> Json:
+    """The manifest: nobody changes a live job of the kind."""
+    return manifest
+
+
+def resumed(manifest: Json) -> Json:
+    """A manifest with which its controllers make pods at once.
+
+    >>> resumed({"spec": {"suspend": True, "completions": 2}})
+    {'spec': {'completions': 2}}
+    """
+    return {**manifest, "spec": {key: value for key, value in manifest["spec"].items() if key != "suspend"}}
 
 
 def no_way(_item: Json) -> str:

@@ -277,11 +277,19 @@ def carried_by(manifest: object, name: str) -> str:
     """The ConfigMap that carries the script of the job `name`, from a manifest or a live job; "" where none does."""
     if isinstance(manifest, Mapping):
         if manifest.get("name") == SCRIPT_VOLUME and isinstance(source := manifest.get("configMap"), Mapping):
-            own = f"{re.escape(name)}-script-[0-9a-f]{{{DIGEST_LENGTH}}}"
-            return str(source["name"]) if re.fullmatch(own, str(source.get("name"))) else ""
+            return str(source["name"]) if is_script_of(name, str(source.get("name"))) else ""
         manifest = list(manifest.values())
     parts = manifest if isinstance(manifest, list) else []
     return next((held for part in parts if (held := carried_by(part, name))), "")
+
+
+def is_script_of(name: str, config_map: str) -> bool:
+    """Whether a ConfigMap has the name of one that carries a script of the job `name`.
+
+    >>> is_script_of("a", "a-script-0123456789"), is_script_of("a", "a-b-script-0123456789")
+    (True, False)
+    """
+    return bool(re.fullmatch(f"{re.escape(name)}-script-[0-9a-f]{{{DIGEST_LENGTH}}}", config_map))
 
 
 def script_map(spec: JobSpec) -> list[Json]:

@@ -45,6 +45,7 @@ def expand(args: argparse.Namespace) -> int:
         if args.objects:
             print("\n" + tables.others_table(objects, colour=colour))
     else:
+        terminal.use_utf8()  # for another program, whatever the terminal's encoding
         dump = as_yaml if args.output == "yaml" else as_json
         print(dump(objects if args.objects else submitted), end="")
     if other_kinds and not jobs:

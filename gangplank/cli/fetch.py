@@ -65,7 +65,7 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
     except KubeError as error:
         if error.status != 404 or not Path(args.job).is_file():
             raise
-    job = inputs.gather([args.job], None, args.site, grants=False)[1][-1][1]
+    job = inputs.gather([args.job], None, args.site, named=args.namespace, grants=False)[1][-1][1]
     job["metadata"].setdefault("namespace", kube.namespace_of(args.namespace))
     return job
 

@@ -167,14 +167,14 @@ def is_utf8(name: str) -> bool:
 
 def gather(
     names: Sequence[str], backend: str | None, site: str | None = None, namespace: Callable[[], str] = str,
-    *, grants: bool = True,
+    *, named: str | None = None, grants: bool = True,
 ) -> tuple[list[Json], list[tuple[str, Json]], list[str]]:
     """What files hold: everything that would be submitted, the jobs in it by back-end, and the kinds of the rest.
 
     `site` is its inventory, whose settings the jobs get. A job that names its team starts from
     that team's values, and is refused what they do not grant; so is a raw manifest in a team's namespace. Without
     `grants` that is not checked: a job that exists was allowed once. `namespace` returns that of manifests that name
-    none; "" where nobody knows it.
+    none; "" where nobody knows it. `named` is that of job files that name neither namespace nor team.
     """
     from gangplank.backends import backend_of
     from gangplank.errors import GangplankError, Problem, SpecError
@@ -183,7 +183,7 @@ def gather(
     errors: list[GangplankError] = []
     for name in names:
         try:
-            submitted += read_objects(name, backend, site, namespace, grants=grants)
+            submitted += read_objects(name, backend, site, namespace, named=named, grants=grants)
         except GangplankError as error:  # the next file may have some too
             errors.append(error)
     refuse_all(errors)
@@ -195,7 +195,8 @@ def gather(
 
 
 def read_objects(
-    name: str, backend: str | None, site: str | None, namespace: Callable[[], str] = str, *, grants: bool = True
+    name: str, backend: str | None, site: str | None, namespace: Callable[[], str] = str,
+    *, named: str | None = None, grants: bool = True,
 ) -> list[Any]:
     """What one file submits: raw manifests as they are, or the manifests of its jobs."""
     from gangplank.backends import BACKENDS
@@ -226,7 +227,8 @@ def read_objects(
     specs = site_teams(site) if site else None
     settings = site_settings(site) if site and jobs else None
     for document in jobs:
-        job = with_backend(document, backend) if backend and isinstance(document, dict) else document
+        job = with_field(document, "backend", backend) if backend else document
+        job = with_field(job, "namespace", named) if named and not places(job) else job
         try:
             job = from_team(job, specs, name) if specs is not None else job
             spec = parse_job(job, name, read_scripts(job, ROOT))
@@ -254,8 +256,10 @@ def refuse_all(errors: Sequence[GangplankError]) -> None:
 def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> None:
     """Refuse documents that are not objects of Kubernetes, or have no name; all problems at once.
 
-    Pods of `new` objects also must not ask for a fraction of a device, which the API server refuses.
+    Jobs must have the form of their kind, which all else reads. Pods of `new` objects also must not ask for a fraction
+    of a device, which the API server refuses.
     """
+    from gangplank.backends import BACKENDS, backend_of
     from gangplank.errors import Problem, SpecError, shown
     from gangplank.k8s.manifest import META, Named, check, check_devices, without_nulls
 
@@ -265,8 +269,12 @@ def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> 
         if isinstance(item, dict) and all(isinstance(item.get(key), str) for key in ("apiVersion", "kind")):
             check(without_nulls(item.get("metadata")), Named(META), f"{place}, {item['kind']}.metadata", own)
             problems += [replace(one, fix=METADATA) for one in own]
-            if new:
-                check_devices(without_nulls(item.get("spec")), f"{place}, {item['kind']}.spec", problems)
+            spec, before = without_nulls(item.get("spec")), len(problems)
+            if backend := backend_of(item):
+                form = BACKENDS[backend].form["spec"] if isinstance(spec, dict) else {}
+                check(spec, form, f"{place}, {item['kind']}.spec", problems)
+            if new and len(problems) == before:
+                check_devices(spec, f"{place}, {item['kind']}.spec", problems)
         else:
             problems.append(Problem(place, shown(item), "an object with apiVersion and kind", "write both, as text"))
     if problems:
@@ -278,11 +286,18 @@ def is_list(item: object) -> bool:
     return isinstance(item, dict) and item.get("kind") == "List" and isinstance(item.get("items"), list)
 
 
-def with_backend(job: Mapping[str, Any], backend: str) -> dict[str, Any]:
-    """The job on another back-end."""
-    if isinstance(job.get("training_job"), dict):
-        return {**job, "training_job": {**job["training_job"], "backend": backend}}
-    return {**job, "backend": backend}
+def with_field(job: Any, name: str, value: str) -> Any:
+    """The job with another value of a field; what is no job stays, to be refused."""
+    if not isinstance(job, dict):
+        return job
+    inner = job.get("training_job")
+    return {**job, "training_job": {**inner, name: value}} if isinstance(inner, dict) else {**job, name: value}
+
+
+def places(job: Any) -> bool:
+    """Whether a job names its namespace, or the team whose namespace it is."""
+    inner = job.get("training_job", job) if isinstance(job, dict) else None
+    return isinstance(inner, dict) and bool(inner.get("namespace") or inner.get("team"))
 
 
 def site_teams(inventory: str) -> Sequence[TeamSpec]:

@@ -17,6 +17,7 @@ from gangplank.cluster.attempts import attempts, gone
 from gangplank.cluster.ends import first_failure
 from gangplank.cluster.gaps import Gaps, Numbers
 from gangplank.cluster.lease import PATIENCE_S, Lock
+from gangplank.cluster.leftovers import left, scripts_left
 from gangplank.cluster.logs import GONE, follow
 from gangplank.cluster.members import rank_of
 from gangplank.cluster.progress import phase
@@ -71,7 +72,7 @@ def submit(args: argparse.Namespace) -> int:
     def namespace() -> str:
         return cluster().namespace_of(args.namespace)
 
-    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, namespace)
+    submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, namespace, named=args.namespace)
     if not jobs:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
     kube = cluster()
@@ -115,8 +116,17 @@ def scale(args: argparse.Namespace) -> int:
 
 def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
     """The live job that a file or a name means; for a file, also everything that would be submitted from it."""
+    name, namespace, kinds, submitted = meant(kube, args)
+    live = kube.find(namespace, name, kinds)
+    if live is None:
+        raise inputs.nothing(name, namespace, "submit it")
+    return live, submitted
+
+
+def meant(kube: Kube, args: argparse.Namespace) -> tuple[str, str, list[tuple[str, str]], list[Json]]:
+    """The job that a file or a name means: name, namespace, kinds, and all that would be submitted from a file."""
     if inputs.is_path(args.job):
-        submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, grants=False)
+        submitted, jobs, other_kinds = inputs.gather([args.job], None, args.site, named=args.namespace, grants=False)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]
@@ -126,11 +136,7 @@ def locate(kube: Kube, args: argparse.Namespace) -> tuple[Json, list[Json]]:
         inputs.refuse_site(args)
         submitted, kinds = [], list(submitted_kinds())
         name, namespace = args.job, None
-    namespace = namespace or kube.namespace_of(args.namespace)
-    live = kube.find(namespace, name, kinds)
-    if live is None:
-        raise inputs.nothing(name, namespace, "submit it")
-    return live, submitted
+    return name, namespace or kube.namespace_of(args.namespace), kinds, submitted
 
 
 def refuse_two(kube: Kube, args: argparse.Namespace, job: Json) -> None:
@@ -150,6 +156,20 @@ def refuse_two(kube: Kube, args: argparse.Namespace, job: Json) -> None:
         kubectl = f", or kubectl delete {own}/{meta['name']} -n {meta['namespace']}"
         fix = f"name its file{kubectl if args.command == 'delete' else ''}"
         raise GangplankError(str(Problem(f"job {meta['name']}", got, "a name that one job has", fix)))
+
+
+def refuse_others(job: Json, submitted: Iterable[Json]) -> None:
+    """Refuse to remove a job that no user submitted as a training, unless a file has that very kind of job."""
+    named = (item for item in submitted if title_of(item) == title_of(job))
+    if not is_submitted_job(job) and all(map(is_submitted_job, named)):
+        meta = job["metadata"]
+        fix = f"kubectl delete {job['kind'].lower()} {meta['name']} -n {meta['namespace']}, if that is what you mean"
+        raise GangplankError(str(Problem(title(job), submission.what_else(job), "a training", fix)))
+
+
+def title_of(item: Json) -> tuple[str, str]:
+    """Kind and name of an object."""
+    return item["kind"], item["metadata"]["name"]
 
 
 def status(args: argparse.Namespace) -> int:
@@ -306,11 +326,25 @@ def all_attempts(kube: Kube, job: Json, pods: list[Json]) -> int:
     return terminal.OK
 
 
+def remove(kube: Kube, items: Iterable[Json]) -> list[Json]:
+    """Remove some objects and say so: those that existed."""
+    removed = [item for item in items if kube.delete(item)]
+    for item in removed:
+        print(f"{title(item)} removed")
+    return removed
+
+
 def delete(args: argparse.Namespace) -> int:
-    """Remove a job with its pods, its script and its Service; volume claims and their data stay."""
+    """Remove a job with its pods, its script and its Service, or what is left of it; volume claims and data stay."""
     kube = cluster_of(args, changes=True)
-    job, submitted = locate(kube, args)
+    name, namespace, kinds, submitted = meant(kube, args)
+    job = kube.find(namespace, name, kinds)
+    if job is None:
+        if remove(kube, left(kube, namespace, name)):
+            return terminal.OK
+        raise inputs.nothing(name, namespace, "submit it")
     refuse_two(kube, args, job)
+    refuse_others(job, submitted)
     meta, backend = job["metadata"], BACKENDS[str(backend_of(job))]
     beside = submission.belonging(job, submitted)
     beside += submission.scripts_of(job, except_for=beside)
@@ -324,6 +358,7 @@ def delete(args: argparse.Namespace) -> int:
     submission.wait_until_gone(kube, job, terminal.note)
     for item in removed:
         print(f"{title(item)} removed")
+    remove(kube, scripts_left(kube, meta["namespace"], meta["name"]))
     reader.remove_ended(kube, job, also_running=True)
     for name in code.remove_unused(kube, meta["namespace"], job):
         print(f"ConfigMap {meta['namespace']}/{name} removed")

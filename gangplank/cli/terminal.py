@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import Any
@@ -34,6 +35,12 @@ CODES = """exit codes:
 def coloured(stream: Any) -> bool:
     """Whether a stream is a terminal that wants colours, and not closed: https://no-color.org."""
     return bool(stream and stream.isatty()) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def use_utf8() -> None:
+    """Print what another program is to read as UTF-8, as it is, whatever the encoding of the terminal."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def note(text: str) -> None:

@@ -150,7 +150,7 @@ def meant(kube: Kube, args: argparse.Namespace) -> Meant | Unread:
     job: Json | None = None
     own = kube.namespace_of(args.namespace)
     if inputs.is_path(args.job):
-        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, lambda: own)
+        others, jobs, other_kinds = inputs.gather([args.job], None, args.site, lambda: own, named=args.namespace)
         if not jobs:
             raise KubeError(str(inputs.jobless(args.job, other_kinds)))
         job = jobs[-1][1]

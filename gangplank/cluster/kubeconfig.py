@@ -16,6 +16,8 @@ from gangplank.cluster.lab_route import of_lab
 if TYPE_CHECKING:
     from gangplank.spec import Json
 
+AS_ANOTHER = ("as", "as-uid", "as-groups", "as-user-extra")  # fields of a user that impersonate another one
+
 
 def load(files: str, context: str | None, settings: Any) -> Json:
     """Fill the client's settings from these files, separated as in KUBECONFIG; the context that is used."""
@@ -36,6 +38,8 @@ def load(files: str, context: str | None, settings: Any) -> Json:
     elif of_lab(settings.host):
         settings.proxy = None  # the environment's cannot reach this machine's own lab
     user = merged.config["users"].get_with_name(own["context"].get("user"), safe=True)
+    if user and any((user.value.get("user") or {}).get(key) for key in AS_ANOTHER):
+        raise ConfigException(f"user {own['context']['user']} acts as another one (`as`), which is not supported")
     if user and (token_file := (user.value.get("user") or {}).get("tokenFile")):
         settings.refresh_api_key_hook = partial(read_token, Path(user.path).absolute().parent / token_file)
     return own

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gangplank.backends import BACKENDS, backend_of
+from gangplank.backends import BACKENDS, backend_of, is_submitted_job
 from gangplank.backends.code_pieces import is_piece
 from gangplank.backends.device_claims import TEMPLATE, is_template
 from gangplank.backends.pod_template import JOB_LABEL, carried_by
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import code, queues
-from gangplank.cluster.client import group_path, is_ours, unknown_kind
+from gangplank.cluster.client import FORBIDDEN, group_path, is_ours, unknown_kind
+from gangplank.cluster.leftovers import scripts_left
 from gangplank.cluster.patience import silent
 from gangplank.cluster.progress import phase
 from gangplank.errors import KubeError, Problem, shown
@@ -27,8 +28,14 @@ if TYPE_CHECKING:
     from gangplank.spec import Json
 
 GONE_S = 120  # for a job and its pods to disappear
+OTHER_NAME = "give the job another name"
 POLL_S, LONG = 0.5, 6  # seconds between two looks, and after how many one is reported
 CLAIM = ("v1", "PersistentVolumeClaim")
+# Fields that an older API drops in silence, although the job needs them: what has to have them
+DROPPED = {
+    "resourceClaims": "a job whose pods can claim devices",
+    "runtimePatches": "Kubeflow Trainer 2.3 or later, in which a job can have volumes and a script",
+}
 # The kind of what a field of a pod names: a field of the object below it, or its own text
 NAMED_BY = {"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
             "resourceClaimTemplateName": TEMPLATE, "subdomain": "Service"}  # fmt: skip
@@ -49,6 +56,8 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     """
     *beside, job = manifests
     live = live_object(kube, job)
+    if live and is_submitted_job(job) and not is_submitted_job(live):
+        return Plan(refused=(str(Problem(title(job), what_else(live), "none yet, or a training", OTHER_NAME)),))
     pieces = [item for item in beside if is_piece(item)]  # named by their content, and compared in the pod
     beside = [item for item in beside if not is_piece(item)]
     before = [live_object(kube, item) for item in beside]
@@ -76,6 +85,12 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
     return Plan(remove=tuple(remove), write=tuple(submit), differences=differs)
 
 
+def what_else(live: Json) -> str:
+    """What a message calls a live job that is no training that a user submitted."""
+    owners = live["metadata"].get("ownerReferences")
+    return f"one of {owners[0]['kind']} {owners[0]['name']}" if owners else "one that is no training"
+
+
 def owned(item: Json, job: Json, live: Json) -> Json:
     """An object that a live job owns, so that it is deleted with it."""
     meta = {"apiVersion": job["apiVersion"], "kind": job["kind"], "name": job["metadata"]["name"]}
@@ -96,9 +111,19 @@ def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> l
     """Why this cluster cannot run a job, before anything is created."""
     live_queues = kube.queues() if queues.queue_of(job).name else None  # None too without the right to list them
     problems = queues.problems(job, live_queues) if live_queues is not None else unscheduled(kube, job)
-    if volumes:
-        problems += mount_problems(volumes, kube.items(*CLAIM, job["metadata"]["namespace"]))
+    if volumes and (claims := claims_of(kube, job["metadata"]["namespace"])) is not None:
+        problems += mount_problems(volumes, claims)
     return problems
+
+
+def claims_of(kube: Kube, namespace: str) -> list[Json] | None:
+    """The volume claims of a namespace; None without the right to list them."""
+    try:
+        return kube.items(*CLAIM, namespace)
+    except KubeError as error:
+        if error.status != FORBIDDEN:
+            raise
+        return None
 
 
 def lacks_queues(kube: Kube, job: Json) -> bool:
@@ -128,7 +153,9 @@ def gangless(kube: Kube, job: Json) -> str:
 
 def differences_in_words(job: Json, live: Json | None) -> tuple[str, ...]:
     """Where a live job is not as described; an edited script gets a line of its own."""
-    lines = tuple(differences(job, live)) if live else ()
+    backend = backend_of(job)
+    expected = BACKENDS[backend].with_changes(job, live) if live and backend else job
+    lines = tuple(differences(expected, live)) if live else ()
     described, running = (carried_by(item, job["metadata"]["name"]) for item in (job, live))
     if not (described and running and described != running):
         return lines
@@ -232,6 +259,9 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
     for item in todo.write:
         if backend_of(item):
             adopt(kube, item, todo.write)
+            name = item["metadata"]["name"]
+            for script in scripts_left(kube, item["metadata"]["namespace"], name, keep=carried_by(item, name)):
+                kube.delete(script)
 
 
 def rehearse(kube: Kube, todo: Plan, report: Callable[[str], None]) -> None:
@@ -259,7 +289,7 @@ def refuse_foreign(kube: Kube, item: Json) -> None:
     if owners or other != label:
         whose = f"{owners[0]['kind']} {owners[0]['name']}" if owners else f"job {other}" if other else ""
         got = f"that of {whose}" if whose else f"one without the label {JOB_LABEL}"
-        fix = "give the job another name; nothing was changed"
+        fix = f"{OTHER_NAME}; nothing was changed"
         raise ExistsError(str(Problem(title(item), got, f"none yet, or that of job {label}", fix)), 409)
 
 
@@ -303,12 +333,13 @@ def wait_until_gone(kube: Kube, item: Json, report: Callable[[str], None] = sile
 
 def submit_object(kube: Kube, item: Json, *, dry_run: bool) -> str:
     """Submit one object; what was done, or KubeError with the fix."""
-    claims = dry_run and bool(backend_of(item)) and asks_for(item, "resourceClaims")
+    strict = dry_run and bool(backend_of(item)) and any(asks_for(item, field) for field in DROPPED)
     try:
-        return kube.create(item, dry_run=dry_run, strict=claims)
+        return kube.create(item, dry_run=dry_run, strict=strict)
     except KubeError as error:
-        if claims and "unknown field" in str(error):
-            expected = "a job whose pods can claim devices (this cluster's API drops what it does not know)"
+        if strict and "unknown field" in str(error):
+            needs = next((text for field, text in DROPPED.items() if field in str(error)), "fields that it knows")
+            expected = f"{needs} (this cluster's API drops what it does not know)"
             fix = "update the CRDs of its operator, or choose another back-end with --backend"
             raise KubeError(str(Problem(title(item), str(error), expected, fix)), error.status) from None
         if error.status == 409 and is_ours(item) and (live := live_object(kube, item)):

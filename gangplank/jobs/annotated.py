@@ -40,7 +40,7 @@ def explained(spec: JobSpec) -> Json:
     """All documents of a job as blocks of lines, and the objects that controllers add, ready for the template."""
     backend, site = BACKENDS[spec.backend], Site()
     manifests = backend.manifests(spec)
-    objects = backend.objects(manifests[-1], site)
+    objects = backend.objects(backend.by_itself(manifests[-1]), site)
     claims = list(claims_of(objects, manifests))
     documents = [[Block(0, dumped(item))] for item in manifests[:-1]]
     documents.append(merge_neighbours(job_blocks(spec.backend, manifests[-1], objects, site)))

@@ -134,7 +134,7 @@ def read_job(fields: Fields, scripts: Mapping[str, str]) -> JobSpec:
     return JobSpec(
         name=name,
         image=fields.text("image", need=True, what="an image's name, e.g. gangplank.dev/trainer:0.1.0", ok=names.IMAGE),
-        namespace=fields.text("namespace", team or "default", what="a namespace: a-z, 0-9 and -", ok=names.DNS1123),
+        namespace=fields.text("namespace", what="a namespace: a-z, 0-9 and -", ok=names.DNS1123) or team or "default",
         team=team,
         backend=(backend := fields.choice("backend", DEFAULT, tuple(BACKENDS))),
         image_pull_policy=fields.choice("image_pull_policy", "IfNotPresent", ("IfNotPresent", "Always", "Never")),

@@ -165,7 +165,8 @@ def claims(spec: JobSpec, bad: Bad) -> None:
 
 def volumes(spec: JobSpec, bad: Bad) -> None:
     """Every mount has its own path, and a claim that one node can mount stays on one node."""
-    places = {SHM_FOLDER: "shm_size"} if spec.shm_size else {}
+    places = dict.fromkeys(BACKENDS[spec.backend].wiring.mounts, "the back-end's own files")
+    places |= {SHM_FOLDER: "shm_size"} if spec.shm_size else {}
     if spec.script and spec.script.text is not None:
         places[SCRIPT_FOLDER] = "the script, which travels with the job"
     for index, volume in enumerate(spec.volumes):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 
+from gangplank.k8s import quantity
+
+AMOUNTS = frozenset({"limits", "requests", "sizeLimit"})  # of what the API server stores in its own spelling
 Path = tuple[str | int, ...]  # keys and indices, from the outside in
 Unlike = tuple[Path, object, object]  # where, described, live
 
@@ -15,7 +18,7 @@ def unlike(
     """Every place where `live` is not as described; an empty list, mapping or text equals a missing one.
 
     `exact` also counts keys that only `live` has; without it they are what webhooks and controllers add.
-    Lists of unequal length are one difference, or with `entries` one for each entry.
+    Lists of unequal length are one difference, or with `entries` one for each entry. Amounts are compared as numbers.
 
     >>> list(unlike({"a": [1, 2], "c": {}}, {"a": [1], "b": 3}))
     [(('a',), [1, 2], [1])]
@@ -28,8 +31,25 @@ def unlike(
     elif isinstance(described, list) and isinstance(live, list) and (entries or len(described) == len(live)):
         for index, (one, other) in enumerate(zip_longest(described, live)):
             yield from unlike(one, other, (*path, index), exact=exact, entries=entries)
-    elif described != live and not (is_empty(described) and is_empty(live)):
+    elif not (is_same(described, live) or (is_same_amount(described, live) and not AMOUNTS.isdisjoint(path))):
         yield path, described, live
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values are equal, or both of a kind that the API server may leave out."""
+    return one == other or (is_empty(one) and is_empty(other))
+
+
+def is_same_amount(one: object, other: object) -> bool:
+    """Whether two values are the same quantity.
+
+    >>> is_same_amount("1000m", 1), is_same_amount("1Gi", "1G"), is_same_amount("1", None)
+    (True, False, False)
+    """
+    try:
+        return quantity.parse(str(one)) == quantity.parse(str(other))
+    except ValueError:
+        return False
 
 
 def is_empty(value: object) -> bool:

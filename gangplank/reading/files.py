@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import sys
@@ -14,15 +15,23 @@ from gangplank.errors import Problem, Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
 LONGEST = 16 << 20  # bytes of a line; a longer one, such as of a progress bar that never ends it, is several
 JOB_FILE = "give the path of a job file, e.g. jobs/digits.yml"
 
 
+def standard_input() -> BinaryIO:
+    """Standard input; OSError if a shell has closed it."""
+    if sys.stdin is None:
+        raise OSError(errno.EBADF, "standard input is closed")
+    return sys.stdin.buffer
+
+
 def read(name: str, errors: str = "strict", fix: str = JOB_FILE) -> str:
     """The text of a file, or of standard input for -; `errors` as bytes.decode has it, `fix` if it cannot be read."""
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        data = standard_input().read() if name == "-" else Path(name).read_bytes()
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
         got = f"a byte that is not UTF-8, at {error.start}"
@@ -39,7 +48,7 @@ def lines(name: str, fix: str = JOB_FILE) -> Iterator[str]:
     if (stat.S_ISCHR(mode(name)) or stat.S_ISBLK(mode(name))) and Path(name).resolve() != Path(os.devnull):
         raise Unreadable(str(Problem(name, "a device", "a file", fix)))
     try:
-        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+        with contextlib.nullcontext(standard_input()) if name == "-" else Path(name).open("rb") as file:
             mark = "\ufeff"  # at the beginning
             while raw := file.readline(LONGEST):
                 yield raw.decode("utf-8", "replace").removeprefix(mark)

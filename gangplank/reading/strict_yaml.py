@@ -35,6 +35,9 @@ TRAPS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
+MERGE = "tag:yaml.org,2002:merge"
+
+
 class Loader(yaml.SafeLoader):
     """PyYAML's safe loader that refuses duplicate keys, and makes text of dates and of =."""
 
@@ -54,8 +57,12 @@ Loader.yaml_implicit_resolvers = {
 
 
 def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
-    """A mapping whose keys are all different."""
-    loader.flatten_mapping(node)
+    """A mapping whose own keys are all different; what `<<` merges into it gives way to them."""
+    own = [pair for pair in node.value if pair[0].tag != MERGE]
+    loader.flatten_mapping(node)  # puts what is merged first, and of that what counts last
+    merged = {str(pair[0].value): pair for pair in node.value[: len(node.value) - len(own)]}
+    names = {str(key.value) for key, _ in own}
+    node.value = [*(pair for name, pair in merged.items() if name not in names), *own]
     pairs: dict[Hashable, Any] = {}
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)

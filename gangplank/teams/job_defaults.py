@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gangplank.backends import BACKENDS
+from gangplank.backends import BACKENDS, DEFAULT
 from gangplank.errors import Problem, SpecError, shown
 from gangplank.spec import Resources
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> Any:
     """The job with the defaults of the team that it names; a job without a team is unchanged.
 
-    Its namespace is the team's, and so is its queue if the team has only one; mappings are merged, lists replaced. Its
+    A default that cannot be meant for it is left out: of another back-end, or of a script if it has a command. Its
+    namespace is the team's, and so is its queue if the team has only one; mappings are merged, lists replaced. Its
     limits are its requests unless it sets limits: the team's quota refuses containers without limits.
     """
     inner = job.get("training_job", job) if isinstance(job, Mapping) else None
@@ -29,11 +30,25 @@ def with_team(job: object, teams: Sequence[TeamSpec], source: str = "job") -> An
         some = ", ".join(team.name for team in teams) or "none yet"
         raise SpecError([Problem("team", shown(inner["team"]), f"a team of the inventory ({some})")], source)
     defaults: dict[str, Any] = {"namespace": team.namespace, **team.job_defaults}
-    backend = BACKENDS.get(str(inner.get("backend", defaults.get("backend", ""))))
-    if len(team.leaves) == 1 and not (backend and "queue" in backend.refuses):
+    if len(team.leaves) == 1:
         defaults.setdefault("queue", team.leaves[0])
+    for name in unsuitable(inner, str(inner.get("backend") or defaults.get("backend") or DEFAULT)):
+        defaults.pop(name, None)
     complete = with_limits(merge(defaults, inner), team)
     return {**job, "training_job": complete} if isinstance(job, Mapping) and "training_job" in job else complete
+
+
+def unsuitable(job: Mapping[str, Any], backend: str) -> set[str]:
+    """The fields that a team's default cannot set for a job, as the job's own file excludes them."""
+    names = {*BACKENDS} - {backend} | {*(BACKENDS[backend].refuses if backend in BACKENDS else ())}
+    if job.get("command") and not job.get("script"):
+        names |= {"script", "code", "requirements", "hyperparameters", "output"}
+    if job.get("script"):
+        names |= {"command"}
+    own = job.get(backend)
+    if isinstance(own, Mapping) and own.get("gang") is False:
+        names |= {"queue", "min_available"}
+    return names
 
 
 def with_limits(job: dict[str, Any], team: TeamSpec) -> dict[str, Any]:

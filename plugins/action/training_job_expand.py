@@ -14,15 +14,18 @@ from ansible_collections.gangplank.gangplank.plugins.plugin_utils.teams import i
 
 from gangplank.backends import BACKENDS, wiring
 from gangplank.cli.inputs import from_team, granted, read_scripts
+from gangplank.errors import Problem, SpecError
 from gangplank.jobs.annotated import explained
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import ALLOCATIONS, Gpus
 from gangplank.jobs.site_settings import PULL_SECRETS, Settings, on_site, read_settings
+from gangplank.reading.strict_yaml import documents
 from gangplank.teams.load import teams_of
 
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec
 
+TAG = "a constructor for the tag"  # in what is wrong with a file that has one
 ROOT = Path(__file__).resolve().parents[2]  # a job names its script from the current folder, or from this checkout
 
 
@@ -42,12 +45,12 @@ class ActionModule(LibraryAction):
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Convert and call."""
-        source = job_file()
+        source, text = job_file()
         gpus = Gpus(args["gpu_taints"], args["simulated_gpus"], args["gpu_allocation"], args["gpu_device_class"])
         secrets = read_settings({PULL_SECRETS: args["pull_secrets"]}, "the inventory").pull_secrets
         teams = teams_of(inventory_of(self.variables, args["teams"]))[1] if args["teams"] else None
         job = args["job"] if teams is None else from_team(args["job"], teams, source)
-        spec = on_site(parse_job(job, source, read_scripts(job, ROOT)), Settings(gpus, secrets), source)
+        spec = on_site(parsed(job, source, traps(text, source)), Settings(gpus, secrets), source)
         if teams is not None:
             granted(spec, teams, source)
         return {
@@ -58,14 +61,35 @@ class ActionModule(LibraryAction):
         }
 
 
-def job_file() -> str:
-    """The name of the job in messages: the file of -e @FILE that holds it, else the variable."""
+def traps(text: str, source: str) -> list[Problem]:
+    """The words of a job's file that Ansible reads otherwise than Helm or this library, which refuse them too."""
+    try:
+        documents(text, source, strict=True)
+    except SpecError as error:
+        return [problem for problem in error.problems if TAG not in problem.got]  # Ansible's own, such as !vault
+    return []
+
+
+def parsed(job: Any, source: str, problems: list[Problem]) -> JobSpec:
+    """The job, unless something is wrong with it or with its file: all of that at once."""
+    try:
+        spec = parse_job(job, source, read_scripts(job, ROOT))
+    except SpecError as error:
+        raise SpecError([*problems, *error.problems], source) from None
+    if problems:
+        raise SpecError(problems, source)
+    return spec
+
+
+def job_file() -> tuple[str, str]:
+    """The name of the job in messages, the file of -e @FILE that holds it, else the variable; and that file's text."""
     for words in reversed(context.CLIARGS.get("extra_vars") or ()):
         # Where Ansible has read it: a shell leaves the ~ of `@~/mine.yml` as it is.
         file = Path(DataLoader().path_dwim(words[1:])) if words.startswith("@") else None
-        if file and re.search(r"(?m)^training_job\s*:", file.read_text(errors="replace")):
-            return str(words[1:])
-    return "training_job"
+        text = file.read_text(errors="replace") if file else ""
+        if re.search(r"(?m)^training_job\s*:", text):
+            return str(words[1:]), "" if text.startswith("$ANSIBLE_VAULT;") else text
+    return "training_job", ""
 
 
 def described(spec: JobSpec) -> dict[str, Any]:

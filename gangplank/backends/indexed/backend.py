@@ -19,11 +19,13 @@ from gangplank.backends.base import (
     failed_for,
     never,
     no_way,
+    resumed,
+    unchanged,
     unscalable,
 )
 from gangplank.backends.indexed.block import read_block
 from gangplank.backends.indexed.manifests import manifests
-from gangplank.backends.indexed.objects import admitted, objects
+from gangplank.backends.indexed.objects import FORM, admitted, objects
 from gangplank.backends.pod_template import JOB_LABEL
 from gangplank.backends.queueing import NO_QUEUE, Queue
 from gangplank.k8s.build import COMPLETION_INDEX, JOB_NAME
@@ -92,6 +94,7 @@ BACKEND = Backend(
     api_version="batch/v1",
     kind="Job",
     plural="jobs",
+    form=FORM,
     is_job=is_indexed,
     wiring=Wiring(
         nnodes="WORLD_SIZE",  # our own manifest sets them, with Volcano's meaning
@@ -122,6 +125,8 @@ BACKEND = Backend(
     manifests=manifests,
     objects=objects,
     scale=scale,
+    by_itself=resumed,
+    with_changes=unchanged,
     pitfalls=pitfalls,
     templates=templates,
     adds=(

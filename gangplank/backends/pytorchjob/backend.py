@@ -7,8 +7,18 @@ from gangplank.backends.admission import PROBE_POD
 from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Path, Retries, Wiring, always, never
 from gangplank.backends.pytorchjob.block import no_gang, read_block
 from gangplank.backends.pytorchjob.manifests import manifests
-from gangplank.backends.pytorchjob.objects import JOB_NAME, objects
-from gangplank.backends.pytorchjob.raw import evidence_id, failures, pitfalls, queue, scale, templates, without_queues
+from gangplank.backends.pytorchjob.objects import FORM, JOB_NAME, objects
+from gangplank.backends.pytorchjob.raw import (
+    evidence_id,
+    failures,
+    pitfalls,
+    queue,
+    resumed,
+    scale,
+    templates,
+    with_changes,
+    without_queues,
+)
 
 OPERATOR = "the training operator"
 WITH_GANG = f"{OPERATOR} with --gang-scheduler-name=volcano"
@@ -21,6 +31,7 @@ BACKEND = Backend(
     api_version="kubeflow.org/v1",
     kind="PyTorchJob",
     plural="pytorchjobs",
+    form=FORM,
     is_job=always,
     wiring=Wiring(
         nnodes="PET_NNODES",  # WORLD_SIZE counts processes, RANK counts pods: only the PET_ names mean nodes
@@ -46,6 +57,8 @@ BACKEND = Backend(
     manifests=manifests,
     objects=objects,
     scale=scale,
+    by_itself=resumed,
+    with_changes=with_changes,
     pitfalls=pitfalls,
     templates=templates,
     adds=(
@@ -56,7 +69,7 @@ BACKEND = Backend(
         Addition(r"\[PET_\w+\]$", OPERATOR, "what torchrun would otherwise take from its flags"),
         Addition(r"\[init-pytorch\]$", OPERATOR, "a worker waits until the master's name resolves"),
         Addition(r"\.restartPolicy$", OPERATOR, "the replica's own; of ExitCode it makes Never"),
-        Addition(r"(group-name|task-spec)$", WITH_GANG, gang.WHY),
+        Addition(r"(group-name|task-spec|\.schedulerName)$", WITH_GANG, gang.WHY),
         Addition(r"\.metadata\.labels\.", OPERATOR, "what the pod is: its job, role and index"),
     ),
     makes={

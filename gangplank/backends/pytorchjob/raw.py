@@ -61,6 +61,41 @@ def evidence_id(live: Json) -> str | None:
     return str(live["metadata"]["name"])
 
 
+def resumed(manifest: Json) -> Json:
+    """A manifest with which the operator makes pods at once.
+
+    >>> resumed({"spec": {"runPolicy": {"suspend": True, "backoffLimit": 3}}})
+    {'spec': {'runPolicy': {'backoffLimit': 3}}}
+    """
+    policy = manifest["spec"].get("runPolicy")
+    if not policy:
+        return manifest
+    kept = {key: value for key, value in policy.items() if key != "suspend"}
+    return {**manifest, "spec": {**manifest["spec"], "runPolicy": kept}}
+
+
+def with_changes(manifest: Json, live: Json) -> Json:
+    """A manifest with the live job's number of workers, if it is elastic, and without its suspension once resumed.
+
+    >>> elastic = {"minReplicas": 1, "maxReplicas": 3}
+    >>> job, now = ({"spec": {"elasticPolicy": elastic, "pytorchReplicaSpecs": {"Worker": {"replicas": count}}}}
+    ...             for count in (1, 3))
+    >>> with_changes(job, now)["spec"]["pytorchReplicaSpecs"]
+    {'Worker': {'replicas': 3}}
+    """
+    policy = (live["spec"].get("runPolicy") or {})
+    manifest = manifest if policy.get("suspend") else resumed(manifest)
+    spec, elastic = manifest["spec"], manifest["spec"].get("elasticPolicy")
+    replicas = spec.get("pytorchReplicaSpecs") or {}
+    count = ((live["spec"].get("pytorchReplicaSpecs") or {}).get("Worker") or {}).get("replicas")
+    if not (elastic and "Worker" in replicas and count):
+        return manifest
+    if not elastic.get("minReplicas", count) <= count <= elastic.get("maxReplicas", count):
+        return manifest
+    workers = {**replicas["Worker"], "replicas": count}
+    return {**manifest, "spec": {**spec, "pytorchReplicaSpecs": {**replicas, "Worker": workers}}}
+
+
 def scale(job: Json, workers: int) -> Json:
     """An elastic PyTorchJob can be scaled within its bounds; its ranks then meet again.
 

@@ -20,13 +20,15 @@ from gangplank.backends.base import (
     failed_for,
     never,
     no_way,
+    resumed,
+    unchanged,
     unscalable,
 )
 from gangplank.backends.queueing import NO_QUEUE, VOLCANO, Queue
 from gangplank.backends.trainjob.block import PORT, read_block, something_to_run
 from gangplank.backends.trainjob.jobset import JOBSET_NAME
 from gangplank.backends.trainjob.manifests import manifests
-from gangplank.backends.trainjob.objects import objects
+from gangplank.backends.trainjob.objects import FORM, TORCH_DISTRIBUTED, objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,6 +58,18 @@ def evidence_id(_: Json) -> str | None:
     return None
 
 
+def by_itself(manifest: Json) -> Json:
+    """A manifest of which Trainer makes pods at once; in place of another runtime, which is the cluster's, upstream's.
+
+    The job itself has to say how many pods it has.
+    """
+    spec, usual = manifest["spec"], TORCH_DISTRIBUTED
+    if not (spec.get("runtimeRef") or {}).get("name") or not (spec.get("trainer") or {}).get("numNodes"):
+        return resumed(manifest)
+    reference = {"kind": usual["kind"], "name": usual["metadata"]["name"]}
+    return resumed({**manifest, "spec": {**spec, "runtimeRef": reference}})
+
+
 def scale(job: Json, workers: int) -> Json:
     """No TrainJob can be scaled."""
     expected = "no scaling on trainjob (a TrainJob's nodes are fixed when its pods are made)"
@@ -79,6 +93,7 @@ BACKEND = Backend(
     api_version="trainer.kubeflow.org/v1alpha1",
     kind="TrainJob",
     plural="trainjobs",
+    form=FORM,
     is_job=always,
     wiring=Wiring(  # Trainer sets nothing but PET_ names
         nnodes="PET_NNODES",
@@ -119,6 +134,8 @@ BACKEND = Backend(
     manifests=manifests,
     objects=objects,
     scale=scale,
+    by_itself=by_itself,
+    with_changes=unchanged,
     pitfalls=pitfalls,
     templates=templates,
     adds=(),

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from gangplank.backends import gang
-from gangplank.backends.base import Addition, Backend, Ends, JobKinds, Maker, Refusal, Retries, Wiring, always, no_way
+from gangplank.backends.base import (
+    Addition,
+    Backend,
+    Ends,
+    JobKinds,
+    Maker,
+    Refusal,
+    Retries,
+    Wiring,
+    always,
+    no_way,
+    resumed,
+    unchanged,
+)
 from gangplank.backends.queueing import JOB_NAME
 from gangplank.backends.volcano import admission, rules
 from gangplank.backends.volcano.block import read_block
 from gangplank.backends.volcano.manifests import manifests
-from gangplank.backends.volcano.objects import objects
+from gangplank.backends.volcano.objects import FORM, objects
 from gangplank.backends.volcano.plugins import SVC_MOUNT
 from gangplank.backends.volcano.raw import evidence_id, failures, overlooks, pitfalls, queue, scale, templates
 
@@ -21,6 +34,7 @@ BACKEND = Backend(
     api_version="batch.volcano.sh/v1alpha1",
     kind="Job",
     plural="jobs",
+    form=FORM,
     is_job=always,
     wiring=Wiring(
         nnodes="WORLD_SIZE",  # counts pods
@@ -48,10 +62,12 @@ BACKEND = Backend(
     },
     no_claims=None,
     one_template=False,
-    rules=(rules.tasks, rules.plugins),
+    rules=(rules.tasks, rules.plugins, rules.volumes),
     manifests=manifests,
     objects=objects,
     scale=scale,
+    by_itself=resumed,
+    with_changes=unchanged,
     pitfalls=pitfalls,
     templates=templates,
     adds=(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import block
+from gangplank.backends.pod_template import SCRIPT_FOLDER, SHM_FOLDER
 from gangplank.backends.volcano import go_flags
 from gangplank.backends.volcano.block import VolcanoBlock
-from gangplank.backends.volcano.plugins import FLAGS
+from gangplank.backends.volcano.plugins import FLAGS, SVC_MOUNT
+from gangplank.k8s import names
 
 if TYPE_CHECKING:
     from gangplank.backends.base import Bad
     from gangplank.spec import JobSpec
+
+SUFFIX = len("-0123456789ab")  # of the name that Volcano gives each of its volumes, after the job's
 
 
 def tasks(spec: JobSpec, bad: Bad) -> None:
@@ -47,3 +52,23 @@ def plugins(spec: JobSpec, bad: Bad) -> None:
         elif name == "pytorch" and any(parsed.values[key] != value for key, value in own.items()):
             fix = "use the field port; the tasks are always called master and worker"
             bad(f"volcano.plugins.{name}", list(arguments), "no --master, --worker or --port", fix)
+
+
+def volumes(spec: JobSpec, bad: Bad) -> None:
+    """Volcano mounts its own volumes when it makes the pods, which the API server then refuses, one after the other."""
+    own = block(spec, VolcanoBlock).volumes
+    if own and len(spec.name) + SUFFIX > names.LABEL_MAX:
+        most = names.LABEL_MAX - SUFFIX
+        bad("name", spec.name, f"at most {most} characters with volcano.volumes, which are named after the job")
+    mounts = {normal(volume.mount) for volume in spec.volumes} | {SVC_MOUNT, SCRIPT_FOLDER}
+    mounts |= {SHM_FOLDER} if spec.shm_size else set()
+    for index, volume in enumerate(own):
+        mount = normal(str(volume.get("mountPath") or ""))
+        if mount in mounts:
+            bad(f"volcano.volumes[{index}].mountPath", mount, "a path at which nothing else is mounted")
+        mounts.add(mount)
+
+
+def normal(path: str) -> str:
+    """A path as the kernel takes it."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")

@@ -29,6 +29,8 @@ from gangplank.backends.base import (
     always,
     block,
     never,
+    resumed,
+    unchanged,
     unscalable,
 )
 from gangplank.backends.queueing import Queue
@@ -138,6 +140,7 @@ TOY = Backend(
     api_version=KIND["apiVersion"],
     kind=KIND["kind"],
     plural="toyjobs",
+    form={"spec": dict},
     is_job=always,
     wiring=Wiring(
         nnodes="TOY_NODES",
@@ -163,6 +166,8 @@ TOY = Backend(
     manifests=manifests,
     objects=objects,
     scale=scale,
+    by_itself=resumed,
+    with_changes=unchanged,
     pitfalls=pitfalls,
     templates=templates,
     adds=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -94,8 +95,9 @@ def test_submits_what_a_job_needs_and_then_the_job(api: Api, capsys: pytest.Capt
     requests = [f"PATCH /api/v1/namespaces/default/configmaps/{script}", f"POST {JOBS}"]
     lock = "GET /apis/coordination.k8s.io/v1/namespaces/default/leases/gangplank"
     asked = ["GET /apis/scheduling.volcano.sh/v1beta1/queues", DEPLOYMENTS, "GET /apis/batch.volcano.sh/v1alpha1"]
-    assert [line.split("?")[0] for line in api.seen] == [lock, *asked, *requests, *requests]
-    assert ["dryRun=All" in line for line in api.seen[4:]] == [True, True, False, False]
+    left = "GET /api/v1/namespaces/default/configmaps"
+    assert [line.split("?")[0] for line in api.seen] == [lock, *asked, *requests, *requests, left]
+    assert ["dryRun=All" in line for line in api.seen[4:]] == [True, True, False, False, False]
     assert api.objects[f"{JOBS}/linear"]["spec"]["minAvailable"] == 3
     assert "force=true" in api.seen[4]  # a script applied by other means is taken over
 
@@ -613,6 +615,82 @@ def test_delete_takes_the_script_along(api: Api, capsys: pytest.CaptureFixture[s
     assert (code, api.objects) == (0, {})
     script = linear()[0]["metadata"]["name"]
     assert out.splitlines() == ["Job default/linear removed", f"ConfigMap default/{script} removed"]
+
+
+@pytest.mark.parametrize("job", [LINEAR, "linear"])
+def test_delete_takes_what_a_job_left_that_its_time_limit_removed(
+    api: Api, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    run(capsys, "submit", LINEAR)
+    script = linear()[0]["metadata"]["name"]
+    del api.objects[f"{JOBS}/linear"]
+    assert run(capsys, "delete", job)[:2] == (0, f"ConfigMap default/{script} removed\n")
+    assert api.objects == {}
+    assert run(capsys, "delete", job)[0] == 4
+
+
+def test_a_new_script_takes_the_place_of_one_whose_job_is_gone(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A team's quota counts them all."""
+    run(capsys, "submit", LINEAR)
+    (old,) = (where for where in api.objects if "/configmaps/" in where)
+    del api.objects[f"{JOBS}/linear"]
+    other = old.replace("linear-script", "linear-other-script")
+    api.objects[other] = {"metadata": {"name": other.rpartition("/")[2], "namespace": "default",
+                                       "labels": {"gangplank.dev/job": "linear"}}}  # fmt: skip
+    (tmp_path / "train.py").write_text("print()\n")
+    file = tmp_path / "job.yml"
+    file.write_text(yaml.safe_dump({"name": "linear", "image": "i", "backend": "indexed", "script": "train.py"}))
+    with contextlib.chdir(tmp_path):
+        assert run(capsys, "submit", str(file))[0] == 0
+    maps = {where for where in api.objects if "/configmaps/" in where}
+    assert (old in maps, other in maps, len(maps)) == (False, True, 2)
+
+
+def test_delete_leaves_a_job_that_is_no_training(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """A batch Job of a CronJob has a name too."""
+    where = "/apis/batch/v1/namespaces/default/jobs/linear"
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "c"}
+    for meta, whose in (({}, "one that is no training"), ({"ownerReferences": [owner]}, "one of CronJob nightly")):
+        own = {**meta, "name": "linear", "namespace": "default", "uid": "j"}
+        api.objects[where] = {"metadata": own, "spec": {"template": {}}}
+        code, _, err = run(capsys, "delete", "linear")
+        assert (code, where in api.objects) == (1, True)
+        assert f"Job default/linear: got {whose}, expected a training. Fix: kubectl delete job linear -n default" in err
+
+
+def test_a_named_namespace_is_that_of_a_job_file_without_one(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yml"
+    for own, place in ({}, "vision"), ({"namespace": "speech"}, "speech"), ({"team": "research"}, "research"):
+        file.write_text(yaml.safe_dump({"name": "a", "image": "i", "backend": "indexed", "script": "/a.py", **own}))
+        where = f"/apis/batch/v1/namespaces/{place}/jobs/a"
+        assert run(capsys, "submit", str(file), "-n", "vision")[0] == 0
+        assert where in api.objects
+        assert run(capsys, "status", str(file), "-n", "vision")[0] == 0
+        assert run(capsys, "delete", str(file), "-n", "vision")[0] == 0
+        assert where not in api.objects
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "got"),
+    [
+        (("kubeflow.org/v1", "PyTorchJob"), "hi", '.spec: got "hi", expected a mapping'),
+        (("kubeflow.org/v1", "PyTorchJob"), None, ".spec: got nothing, expected a mapping"),
+        (("kubeflow.org/v1", "PyTorchJob"), {"runPolicy": "hi"}, '.spec.runPolicy: got "hi", expected a mapping'),
+        (("batch.volcano.sh/v1alpha1", "Job"), "hi", '.spec: got "hi", expected a mapping'),
+        (("batch.volcano.sh/v1alpha1", "Job"), {"tasks": [{"replicas": "x"}]}, '.spec.tasks[0].replicas: got "x"'),
+    ],
+)
+def test_a_raw_job_of_another_form_is_refused(
+    api: Api, capsys: pytest.CaptureFixture[str], tmp_path: Path, kind: tuple[str, str], spec: object, got: str
+) -> None:
+    item = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "a"}, "spec": spec}
+    (tmp_path / "raw.yml").write_text(yaml.safe_dump(item))
+    code, _, err = run(capsys, "submit", str(tmp_path / "raw.yml"))
+    assert (code, f"document 1, {kind[1]}{got}" in err, api.objects) == (1, True, {})
 
 
 def web(name: str, *used: str) -> Json:

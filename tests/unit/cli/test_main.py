@@ -60,6 +60,18 @@ def test_runs_a_job_on_another_back_end(capsys: pytest.CaptureFixture[str]) -> N
         assert (code, list(yaml.safe_load_all(out))[-1]["kind"]) == (0, kind)
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_manifests_are_written_as_utf_8_whatever_the_locale(tmp_path: Path, encoding: str) -> None:
+    """Another value would be submitted where this is piped to kubectl."""
+    file = tmp_path / "job.yml"
+    file.write_text("name: a\nimage: i\nscript: /a.py\nenv: {CITY: 東京é}\n", encoding="utf-8")
+    for output, load in (("yaml", yaml.safe_load), ("json", json.loads)):
+        command = [sys.executable, "-m", "gangplank", "expand", str(file), "-o", output]
+        env = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+        done = subprocess.run(command, capture_output=True, check=True, env=env, cwd=ROOT)
+        assert "東京é" in str(load(done.stdout.decode("utf-8")))
+
+
 def test_a_raw_manifest_expands_like_the_job_it_came_from(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     _, text, _ = run(capsys, "expand", DIGITS, "-o", "yaml")
     raw = tmp_path / "raw.yaml"

@@ -84,6 +84,15 @@ def test_a_proof_that_fails_is_code_1_and_names_the_claim(tmp_path: Path, capsys
     assert err.count("\n") == 1
 
 
+def test_what_is_expected_of_a_job_that_waits_or_has_a_runtime_of_the_clusters() -> None:
+    for backend, block in ("pytorchjob", {"suspend": True}), ("trainjob", {"runtime": "ours"}):
+        job = {"name": "a", "image": "i", "script": "/a.py", "backend": backend, backend: block}
+        assert expected.expected(BACKENDS[backend].manifests(parse_job(job))[-1]).world_size == 3
+    indexed = BACKENDS["indexed"].manifests(parse_job({"name": "a", "image": "i", "backend": "indexed"}))[-1]
+    indexed["spec"]["suspend"] = True  # by Kueue
+    assert expected.expected(indexed).world_size == 3
+
+
 def test_a_job_file_says_what_is_expected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place, job = folder(tmp_path, World().train()), tmp_path / "job.yml"
     job.write_text(yaml.safe_dump({"training_job": JOB}))

@@ -102,6 +102,20 @@ def test_a_field_that_the_cluster_would_drop_is_refused_before_anything_is_creat
     assert api.objects == before
 
 
+def test_a_trainjob_whose_patches_an_older_trainer_would_drop_is_refused(api: Api) -> None:
+    """Its pods would have no volumes and no script, and its output would be lost."""
+    job = parse_job({"name": "a", "image": "i", "script": "/a.py", "backend": "trainjob"})
+    message = b'{"message": "strict decoding error: unknown field \\"spec.runtimePatches\\""}'
+    answer = api.answer
+
+    def old(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        return (400, message) if "fieldValidation=Strict" in query else answer(method, where, query, body)
+
+    api.answer = old  # type: ignore[method-assign]  # an API server whose CRD is old
+    with pytest.raises(KubeError, match=r"spec.runtimePatches.*, expected Kubeflow Trainer 2.3 or later"):
+        run(BACKENDS["trainjob"].manifests(job))
+
+
 def test_a_job_without_claims_is_not_asked_for_strictly(api: Api) -> None:
     run(manifests("indexed", 0))
     assert not [line for line in api.seen if "fieldValidation" in line]

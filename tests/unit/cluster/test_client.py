@@ -184,6 +184,13 @@ def test_a_token_file_may_end_with_a_newline_and_is_read_again_as_its_token_rota
     assert kube.api.configuration.get_api_key_with_prefix("authorization") == "Bearer two"
 
 
+@pytest.mark.parametrize("field", [{"as": "ada"}, {"as-groups": ["team"]}])
+def test_a_user_that_acts_as_another_one_does_not_act_itself(tmp_path: Path, field: dict[str, Any]) -> None:
+    """An administrator narrows its rights in this way, and kubectl heeds it."""
+    with pytest.raises(KubeError, match=r"acts as another one \(`as`\), which is not supported"):
+        Kube(kubeconfig(tmp_path / "job", "http://198.51.100.1", "job", {"token": "one", **field}))
+
+
 def test_credentials_that_were_renewed_are_taken_and_expired_ones_named(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from gangplank.cluster.client import Kube, path
 from gangplank.errors import KubeError
 from gangplank.jobs.parse import parse_job
 from gangplank.jobs.site_gpus import Gpus, on_site
+from gangplank.k8s.plan import Plan
 
 if TYPE_CHECKING:
     from tests.unit.conftest import Api
@@ -49,6 +50,55 @@ def live(api: Api, job: Json) -> Json:
 def scripts(api: Api) -> list[str]:
     """The scripts that the cluster has."""
     return [text for item in api.objects.values() for text in item.get("data", {}).values()]
+
+
+@each_backend
+def test_amounts_are_compared_as_numbers(api: Api, backend: str) -> None:
+    """The API server stores them in its own spelling, and the second run is to find the job as described."""
+    written = manifests(backend, "", resources={"cpu": 0.5, "memory": "1.5Gi"}, shm_size="1024Mi")
+    run(written)
+    stored = json.dumps(live(api, written[-1])).replace('"0.5"', '"500m"')
+    stored = stored.replace('"1.5Gi"', '"1536Mi"').replace('"1024Mi"', '"1Gi"')
+    api.objects[path(written[-1]["apiVersion"], written[-1]["kind"], "default", "a")] = json.loads(stored)
+    assert "1536Mi" in stored
+    assert submit.plan(Kube(), written, replace=False) == Plan()
+    other = manifests(backend, "", resources={"cpu": 0.5, "memory": "1.6Gi"}, shm_size="1024Mi")
+    assert "'1536Mi'" in submit.plan(Kube(), other, replace=False).refused[0]
+
+
+def test_a_job_that_was_scaled_or_resumed_is_as_described(api: Api) -> None:
+    bounds = {"elastic": {"min": 1, "max": 3}, "masters": 0, "workers": 2, "pytorchjob": {"suspend": True}}
+    written = manifests("pytorchjob", "", **bounds)
+    run(written)
+    spec = live(api, written[-1])["spec"]
+    for workers in (1, 3):
+        spec["pytorchReplicaSpecs"]["Worker"]["replicas"] = workers
+        spec["runPolicy"]["suspend"] = workers == 1
+        assert submit.plan(Kube(), written, replace=True) == Plan()
+    spec["pytorchReplicaSpecs"]["Worker"]["replicas"] = 4
+    assert "Worker.replicas: got 4" in submit.plan(Kube(), written, replace=False).refused[0]
+
+
+def test_a_job_that_is_no_training_is_not_replaced(api: Api) -> None:
+    *_, job = manifests("indexed", "")
+    where = path("batch/v1", "Job", "default", "a")
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "c"}
+    api.objects[where] = {"metadata": {"name": "a", "namespace": "default", "ownerReferences": [owner]}, "spec": {}}
+    (refused,) = submit.plan(Kube(), [job], replace=True).refused
+    assert refused.startswith("Job default/a: got one of CronJob nightly, expected none yet, or a training. Fix: give")
+
+
+def test_who_may_not_list_claims_is_not_asked_about_them(api: Api) -> None:
+    volume = {"claim": "data", "mount": "/data", "access": "ReadWriteMany"}
+    written, answer = manifests("indexed", "", volumes=[volume]), api.answer
+
+    def guarded(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        if where.endswith("persistentvolumeclaims"):
+            return 403, b'{"message": "forbidden"}'
+        return answer(method, where, query, body)
+
+    api.answer = guarded  # type: ignore[method-assign]  # an API server with other rights
+    assert submit.plan(Kube(), written, [{"claim": "data"}], replace=False).refused == ()
 
 
 @each_backend

@@ -87,6 +87,13 @@ def test_each_addition_says_who_and_why() -> None:
     )
 
 
+def test_a_job_without_a_gang_and_one_on_a_runtime_of_the_clusters_are_written() -> None:
+    assert "schedulerName: volcano" in written(digits("pytorchjob", pytorchjob={"gang": False}))
+    text = written(digits("trainjob", trainjob={"runtime": "ours"}))
+    (manifest,) = (item for item in yaml.safe_load_all(text) if item["kind"] == "TrainJob")
+    assert manifest["spec"]["runtimeRef"]["name"] == "ours"
+
+
 def test_what_differs_from_pod_to_pod_says_so() -> None:
     lines = written(digits("volcano")).splitlines()
     above = [lines[at - 1] for at, line in enumerate(lines) if line.strip() == "# - name: RANK"]

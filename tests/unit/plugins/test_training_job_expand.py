@@ -13,7 +13,8 @@ import pytest
 import yaml
 from ansible import context
 
-from plugins.action.training_job_expand import job_file
+from gangplank.errors import SpecError
+from plugins.action.training_job_expand import job_file, parsed, traps
 
 ROOT = Path(__file__).resolve().parents[3]
 DIGITS = "{{ lookup('ansible.builtin.file', '" + str(ROOT / "jobs/digits.yml") + "') | from_yaml }}"
@@ -67,7 +68,30 @@ def test_a_job_file_below_the_home_is_found_as_ansible_finds_it(
     (tmp_path / "mine.yml").write_text("training_job: {}\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(context, "CLIARGS", {"extra_vars": ["@~/mine.yml", "training_job_wait=false"]})
-    assert job_file() == "~/mine.yml"
+    assert job_file() == ("~/mine.yml", "training_job: {}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "got"),
+    [
+        ("training_job:\n  workers: 010\n", ["the bare word 010"]),
+        ("training_job:\n  workers: 1_0\n  epochs: 1:30\n", ["the bare word 1_0", "the bare word 1:30"]),
+        ("training_job:\n  name: a\n  name: b\n", ["the key 'name' twice"]),
+        ("training_job_secret: !vault |\n  x\ntraining_job: {}\n", []),
+        ("training_job: {name: a}\n", []),
+        ("", []),
+    ],
+)
+def test_a_word_that_ansible_reads_otherwise_is_refused_as_gangplank_refuses_it(text: str, got: list[str]) -> None:
+    problems = traps(text, "mine.yml")
+    assert [problem.got for problem in problems] == got
+    job = {"name": "a", "image": "i"}
+    if not problems:
+        assert parsed(job, "mine.yml", problems).name == "a"
+        return
+    with pytest.raises(SpecError, match=rf"mine.yml: {len(got) + 1} problem") as caught:
+        parsed(job | {"workers": "x"}, "mine.yml", problems)
+    assert problems == [*caught.value.problems][:-1]
 
 
 @pytest.mark.slow

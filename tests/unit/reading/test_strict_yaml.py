@@ -49,6 +49,20 @@ def test_takes_a_bare_on_as_the_name_of_a_field() -> None:
     assert documents("on: master", "a.yml", strict=True) == [{"on": "master"}]
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("a: &t {name: x, b: 1}\nl: {<<: *t, name: w}", {"b": 1, "name": "w"}),
+        ("a: &p {a: 1}\nb: &q {a: 2, b: 3}\nl: {<<: [*p, *q], c: 1}", {"a": 1, "b": 3, "c": 1}),
+        ("a: &p {a: 1}\nb: &q {<<: *p, a: 2}\nl: {<<: *q, b: 4}", {"a": 2, "b": 4}),
+    ],
+)
+def test_takes_a_key_that_overrides_a_merged_one(text: str, value: object) -> None:
+    assert documents(text, "a.yml", strict=False)[0]["l"] == value
+    with pytest.raises(SpecError, match="twice"):
+        documents(f"{text[:-1]}, c: 1, c: 2}}", "a.yml", strict=False)
+
+
 @pytest.mark.parametrize("strict", [True, False])
 def test_refuses_a_key_that_stands_twice(strict: bool) -> None:
     assert "line 3" in refusal("a:\n  b: 1\n  b: 2\n", strict=strict)

@@ -210,7 +210,7 @@ def test_a_parent_that_leaves_the_inventory_is_removed_once_its_queues_have_move
         ("a", None), ("r", None), ("q", None)]  # fmt: skip
     assert all(set(item) <= {"apiVersion", "kind", "metadata", "spec"} for item in todo.lower)
     assert [name for name in names(todo.write) if name.startswith("Queue")] == ["Queue a"]
-    idle = low | {"deserved": {}}
+    idle: Json = low | {"deserved": {}}
     assert names(plan(nested(top, parent="p"), nested(top, idle, parent="p")).remove) == ["Queue q"]
 
 

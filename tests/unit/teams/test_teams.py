@@ -411,6 +411,23 @@ def test_a_job_starts_from_its_team_s_defaults_and_its_own_values_win() -> None:
         with_team({"team": "speech"}, [spec])
 
 
+@pytest.mark.parametrize(
+    ("defaults", "job", "absent"),
+    [
+        ({"max_retries": 9, "ttl_s": 60}, {"backend": "trainjob"}, {"max_retries", "ttl_s", "queue"}),
+        ({"hyperparameters": {"epochs": 3}, "output": "/o"}, {"command": ["a"]}, {"hyperparameters", "output"}),
+        ({"command": ["a"]}, {"script": "/a.py"}, {"command"}),
+        ({"volcano": {"plugins": {"ssh": []}}}, {"backend": "indexed"}, {"volcano", "queue"}),
+        ({}, {"backend": "pytorchjob", "pytorchjob": {"gang": False}}, {"queue"}),
+        ({"max_retries": 9}, {"backend": "volcano", "script": "/a.py"}, set()),
+    ],
+)
+def test_a_default_that_cannot_be_meant_for_a_job_is_left_out(defaults: Json, job: Json, absent: set[str]) -> None:
+    spec = parse_team(team(queues=[{"name": "train"}], job_defaults=defaults))
+    whole = with_team({"name": "j", "team": "vision", **job}, [spec])
+    assert absent == ({*defaults, "queue"} - {*whole})
+
+
 def test_a_job_has_to_choose_among_a_team_s_queues() -> None:
     spec = parse_team(team(queues=[{"name": "a"}, {"name": "b"}]))
     assert "queue" not in with_team({"team": "vision"}, [spec])
