@@ -256,10 +256,8 @@ def refuse_all(errors: Sequence[GangplankError]) -> None:
 def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> None:
     """Refuse documents that are not objects of Kubernetes, or have no name; all problems at once.
 
-    Jobs must have the form of their kind, which all else reads. Pods of `new` objects also must not ask for a fraction
-    of a device, which the API server refuses.
+    Pods of `new` objects also must not ask for a fraction of a device, which the API server refuses.
     """
-    from gangplank.backends import BACKENDS, backend_of
     from gangplank.errors import Problem, SpecError, shown
     from gangplank.k8s.manifest import META, Named, check, check_devices, without_nulls
 
@@ -269,14 +267,25 @@ def check_objects(objects: Sequence[Any], source: str, *, new: bool = False) -> 
         if isinstance(item, dict) and all(isinstance(item.get(key), str) for key in ("apiVersion", "kind")):
             check(without_nulls(item.get("metadata")), Named(META), f"{place}, {item['kind']}.metadata", own)
             problems += [replace(one, fix=METADATA) for one in own]
-            spec, before = without_nulls(item.get("spec")), len(problems)
-            if backend := backend_of(item):
-                form = BACKENDS[backend].form["spec"] if isinstance(spec, dict) else {}
-                check(spec, form, f"{place}, {item['kind']}.spec", problems)
-            if new and len(problems) == before:
-                check_devices(spec, f"{place}, {item['kind']}.spec", problems)
+            if new:
+                check_devices(without_nulls(item.get("spec")), f"{place}, {item['kind']}.spec", problems)
         else:
             problems.append(Problem(place, shown(item), "an object with apiVersion and kind", "write both, as text"))
+    if problems:
+        raise SpecError(problems, source)
+
+
+def check_forms(jobs: Sequence[tuple[str, Json]], source: str) -> None:
+    """Refuse jobs, each with its back-end, that have another form than their kind, which all that follows reads."""
+    from gangplank.backends import BACKENDS
+    from gangplank.errors import SpecError
+    from gangplank.k8s.manifest import check, without_nulls
+
+    problems: list[Problem] = []
+    for backend, job in jobs:
+        spec = without_nulls(job.get("spec"))
+        form = BACKENDS[backend].form["spec"] if isinstance(spec, dict) else {}
+        check(spec, form, f"{job['kind']} {job['metadata']['name']}.spec", problems)
     if problems:
         raise SpecError(problems, source)
 
@@ -287,7 +296,7 @@ def is_list(item: object) -> bool:
 
 
 def with_field(job: Any, name: str, value: str) -> Any:
-    """The job with another value of a field; what is no job stays, to be refused."""
+    """The job with another value of a field; what is not a job stays, to be refused."""
     if not isinstance(job, dict):
         return job
     inner = job.get("training_job")

@@ -75,6 +75,7 @@ def submit(args: argparse.Namespace) -> int:
     submitted, jobs, other_kinds = inputs.gather(args.jobs, args.backend, args.site, namespace, named=args.namespace)
     if not jobs:
         return terminal.complain(str(inputs.jobless(", ".join(args.jobs), other_kinds)), terminal.REFUSED)
+    inputs.check_forms(jobs, ", ".join(args.jobs))
     kube = cluster()
     for item in submitted:
         item["metadata"]["namespace"] = item["metadata"].get("namespace") or namespace()

@@ -86,9 +86,9 @@ def plan(kube: Kube, manifests: Sequence[Json], volumes: Sequence[Mapping[str, A
 
 
 def what_else(live: Json) -> str:
-    """What a message calls a live job that is no training that a user submitted."""
+    """What a message calls a live job that is not a training that a user submitted."""
     owners = live["metadata"].get("ownerReferences")
-    return f"one of {owners[0]['kind']} {owners[0]['name']}" if owners else "one that is no training"
+    return f"one of {owners[0]['kind']} {owners[0]['name']}" if owners else "one that is not a training"
 
 
 def owned(item: Json, job: Json, live: Json) -> Json:

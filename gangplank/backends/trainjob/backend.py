@@ -59,7 +59,7 @@ def evidence_id(_: Json) -> str | None:
 
 
 def by_itself(manifest: Json) -> Json:
-    """A manifest of which Trainer makes pods at once; in place of another runtime, which is the cluster's, upstream's.
+    """A manifest of which Trainer makes pods at once, on upstream's runtime instead of one that is the cluster's.
 
     The job itself has to say how many pods it has.
     """

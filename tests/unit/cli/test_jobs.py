@@ -652,7 +652,7 @@ def test_delete_leaves_a_job_that_is_no_training(api: Api, capsys: pytest.Captur
     """A batch Job of a CronJob has a name too."""
     where = "/apis/batch/v1/namespaces/default/jobs/linear"
     owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "c"}
-    for meta, whose in (({}, "one that is no training"), ({"ownerReferences": [owner]}, "one of CronJob nightly")):
+    for meta, whose in (({}, "one that is not a training"), ({"ownerReferences": [owner]}, "one of CronJob nightly")):
         own = {**meta, "name": "linear", "namespace": "default", "uid": "j"}
         api.objects[where] = {"metadata": own, "spec": {"template": {}}}
         code, _, err = run(capsys, "delete", "linear")
@@ -690,7 +690,7 @@ def test_a_raw_job_of_another_form_is_refused(
     item = {"apiVersion": kind[0], "kind": kind[1], "metadata": {"name": "a"}, "spec": spec}
     (tmp_path / "raw.yml").write_text(yaml.safe_dump(item))
     code, _, err = run(capsys, "submit", str(tmp_path / "raw.yml"))
-    assert (code, f"document 1, {kind[1]}{got}" in err, api.objects) == (1, True, {})
+    assert (code, f"{kind[1]} a{got}" in err, api.objects) == (1, True, {})
 
 
 def web(name: str, *used: str) -> Json:
