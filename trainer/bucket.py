@@ -90,7 +90,8 @@ class Mirror:
                     with self._unless_gone(name):
                         self.files.put_file(str(self.folder / name), f"{self.root}/{name}")
                         self.uploaded[name] = stamps[name]
-            for name in self._past(stamps):
+            # What says whose a checkpoint is goes last: a part of one without it would stay for good.
+            for name in sorted(self._past(stamps), key=lambda name: name.endswith("/state.json")):
                 with contextlib.suppress(FileNotFoundError):  # a rule of the bucket, or a person, was faster
                     self.files.rm_file(f"{self.root}/{name}")
                 del self.uploaded[name]

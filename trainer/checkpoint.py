@@ -115,7 +115,7 @@ def write(folder: Path, name: str, tensors: Mapping[str, torch.Tensor], meta: Ma
     folder.mkdir(parents=True, exist_ok=True)
     restore(folder)
     for left in folder.glob(".writing-*"):  # of a killed save
-        shutil.rmtree(left)
+        shutil.rmtree(left, ignore_errors=True)
     beside, replaced = folder / f".writing-{name}", folder / f"{REPLACED}{name}"
     beside.mkdir()
     try:
@@ -162,6 +162,16 @@ def read(path: Path) -> Checkpoint:
     return Checkpoint(path.name, contents["state.safetensors"], meta, contents["evidence.jsonl"])
 
 
+def glance(path: Path) -> dict[str, object]:
+    """What a checkpoint says of itself, not verified; empty if that cannot be read, which `read` judges."""
+    try:
+        meta = json.loads((path / "state.json").read_bytes())
+    except (OSError, ValueError):
+        return {}
+    known = isinstance(meta, dict) and isinstance(meta.get("identity"), dict) and "job_uid" in meta
+    return meta if known else {}
+
+
 def step_name(step: int) -> str:
     """The folder of a step, so that names sort as steps do."""
     return f"step-{step:08d}"
@@ -190,6 +200,8 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
     refused = []
     for path in reversed(steps_in(folder)):
         try:
+            if meta := glance(path):  # of other jobs there may be very many, and each of any size
+                _check_identity(meta, resume, job_uid, identity, loose)
             checkpoint = read(path)
             _check_identity(checkpoint.meta, resume, job_uid, identity, loose)
         except ValueError as error:
@@ -255,6 +267,10 @@ class Saver:
         """Return when the last save is on the disk or has failed; RuntimeError: another rank was lost meanwhile."""
         self.pending.result()
 
+    def is_writing(self) -> bool:
+        """Whether the last save has not ended."""
+        return not self.pending.done()
+
     def _write(self, collect: Collect) -> None:
         collected = collect()
         if collected is None:
@@ -282,7 +298,8 @@ class Saver:
         own = [path for path in steps_in(self.folder) if self._is_own(path)]
         past = [path for path in own if path.name <= step_name(newest)]
         for path in [*past[: -self.keep], *own[len(past):]]:
-            shutil.rmtree(path)
+            # Killed in between, it leaves no half of a checkpoint under its name; the next save removes the rest.
+            shutil.rmtree(path.rename(path.with_name(f".writing-{path.name}")))
 
     def _is_own(self, path: Path) -> bool:
         try:

@@ -33,10 +33,10 @@ def all_gather_bytes(raw: bytes) -> list[bytes]:
     return [together[at : at + len(raw)] for at in range(0, len(together), len(raw))]
 
 
-def broadcast_bytes(raw: bytes) -> bytes:
-    """What rank 0 gave, on every rank; the others' argument is not read."""
+def broadcast_bytes(raw: bytes, group: dist.ProcessGroup | None = None) -> bytes:
+    """What rank 0 gave, on every rank; the others' argument is not read. `group` holds all ranks."""
     size = torch.tensor([len(raw)])
-    dist.broadcast(size, 0)
+    dist.broadcast(size, 0, group=group)
     data = _tensor(raw) if dist.get_rank() == 0 else torch.empty(int(size), dtype=torch.uint8)
-    dist.broadcast(data, 0)
+    dist.broadcast(data, 0, group=group)
     return data.numpy().tobytes()

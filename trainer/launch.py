@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-PREPARE_S = 3600  # for the slowest rank to get its files
+PATIENT_S = 3600  # for the slowest rank to get its files, and for rank 0 to read and write on a slow volume
 
 
 class WiringError(RuntimeError):
@@ -148,8 +148,20 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
                           f"running, and is that address the master's? ({str(error).splitlines()[0]})") from error
 
 
+def patient_group() -> dist.ProcessGroup:
+    """All ranks, which wait long for each other there; a rank that ends still ends the others' wait at once.
+
+    They meet within the usual time: a rank that is lost before is not seen to end.
+    """
+    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    c10d = dist.distributed_c10d
+    set_timeout = getattr(c10d, "set_timeout", None) or c10d._set_pg_timeout  # as it was called before torch 2.14
+    set_timeout(timedelta(seconds=PATIENT_S), group)
+    return group
+
+
 def prepare_together(prepare: Callable[[], None]) -> None:
-    """Prepare this rank and return when all are prepared; a rank that ends before ends the others' wait at once."""
-    group = dist.new_group(backend="gloo", timeout=timedelta(seconds=PREPARE_S))
+    """Prepare this rank and return when all are prepared."""
+    group = patient_group()
     prepare()
     dist.barrier(group)

@@ -68,11 +68,23 @@ class Net(nn.Module):
         return scores
 
 
+STOP, WAIT = 1.0, 2.0**-40  # wishes: that all ranks stop, or wait until the last checkpoint is written
+
+
+def wish_of(mean: float, world_size: int) -> float:
+    """The greatest wish of any rank, of their mean; each micro-batch of a step adds its rank's.
+
+    >>> wish_of(STOP / 512, 512), wish_of(9 * WAIT / 512, 512), wish_of(0.0, 512)
+    (1.0, 9.094947017729282e-13, 0.0)
+    """
+    return STOP if mean > STOP / 2 / world_size else WAIT if mean > 0 else 0.0
+
+
 class Trainee(nn.Module):
     """The network with its loss, plus two passengers that ride along in the gradients' all-reduce.
 
-    `passengers` is not a weight: its gradient is set to (loss, wish to stop). DDP's average gives every rank the mean
-    loss and whether any rank wants to stop, at the same step, without a collective operation of its own.
+    `passengers` is not a weight: its gradient is set to (loss, wish). DDP's average gives every rank the mean loss and
+    whether any rank has a wish, at the same step, without a collective operation of its own.
     """
 
     def __init__(self, net: Net) -> None:
@@ -80,10 +92,10 @@ class Trainee(nn.Module):
         self.net = net
         self.passengers = nn.Parameter(torch.zeros(2))
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor, samples: int, stop: bool) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, y: torch.Tensor, samples: int, wish: float) -> torch.Tensor:
         """A micro-batch's part of the mean loss over the `samples` of one optimizer step on this rank."""
         loss = F.cross_entropy(self.net(x).float(), y, reduction="sum") / samples
-        ride = torch.stack([loss.detach(), torch.full_like(loss, float(stop))])
+        ride = torch.stack([loss.detach(), torch.full_like(loss, wish)])
         return loss + (self.passengers * ride).sum()  # the value of the sum is 0, its gradient is `ride`
 
 

@@ -59,6 +59,7 @@ COLLECTIVES = ("all_reduce", "reduce", "broadcast", "gather", "scatter", "all_ga
                "all_gather_single", "all_gather_coalesced", "all_reduce_coalesced", "reduce_scatter",
                "reduce_scatter_tensor", "reduce_scatter_single", "all_to_all", "all_to_all_single", "send", "recv",
                "isend", "irecv", "barrier")
+ONE_TO_ONE = ("send", "recv", "isend", "irecv")
 
 
 def safe(action: Callable[..., Any]) -> Callable[..., None]:
@@ -237,7 +238,7 @@ class Model:
 
     def __init__(self, number: int, parameters: list[torch.Tensor], owner: Any) -> None:
         self.number, self.parallel = number, isinstance(owner, DistributedDataParallel)
-        self.refs = [weakref.ref(parameter) for parameter in parameters]
+        self.refs: list[Callable[[], Any]] = [weakref.ref(parameter) for parameter in parameters]
         self.elements = sum(parameter.numel() for parameter in parameters)
         self.stride = max(1, -(-self.elements // SAMPLE))
         self.sharded = any(map(sharded, parameters))
@@ -245,6 +246,8 @@ class Model:
             owner, lambda _: self.give_up() if self.parallel else self.last_weights())
         self.steps = self.idle = self.exchanges = self.looks = self.weights_at = self.sent = 0
         self.worked = self.uncounted = 0  # without DDP: the groups' operations, and steps that had no others
+        self.passed = 0  # without DDP: operations from one rank to another
+        self.state = (-1, -1)  # which versions of its first and last parameter the last step has left
         self.task = -1  # of autograd's: the last backward pass that was heard of
         self.synced = False  # whether DDP was to exchange in it, and nobody has counted that yet
         self.countable = self.hears = False
@@ -380,6 +383,11 @@ class Model:
         parameters = [parameter for ref in self.refs if (parameter := ref()) is not None]
         if len(parameters) < len(self.refs):
             return
+        if any(p._backward_hooks and not hasattr(next(reversed(p._backward_hooks.values())), "__torch_unserializable__")
+               for p in parameters):
+            self.end_look()  # a hook of the script's own came after: what it made of the gradient was not seen
+            self.look_next()
+            return
 
         def side(gradients: list[torch.Tensor | None]) -> torch.Tensor:
             return joined([reals(torch.zeros_like(self.pick(parameter)) if gradient is None else gradient)
@@ -391,6 +399,7 @@ class Model:
             self.signs = random_signs(len(before), 0).t()
         sums = torch.stack([before, after]) @ self.signs
         if not sums.isfinite().all():
+            self.own = {}  # a parameter may have no part in the next pass
             return  # a scaler of mixed precision tries again with a smaller scale
         coarsest = max((torch.finfo(p.dtype) for p in parameters), key=lambda kind: kind.eps)  # a complex one's parts
         sums_before, sums_after = sums.tolist()
@@ -429,11 +438,18 @@ class Model:
     def before_step(self) -> None:
         """Without DDP, what an optimizer is about to apply is what the script has made of all ranks' gradients.
 
-        Where the groups have worked, but by no call that is counted, that may have been an exchange or not.
+        Where the groups have worked, but by no call that is counted, that may have been an exchange or not. So may
+        operations from one rank to another: the stages of a pipeline have other parameters than each other.
         """
+        passed, self.passed = self.passed, OBSERVER.passed
         before, self.sent = self.sent, OBSERVER.scattered if self.sharded else OBSERVER.sent
         worked, self.worked = self.worked, OBSERVER.operations() - OBSERVER.passed_over
         if before < self.sent:
+            self.exchanged()
+        elif passed < self.passed:
+            self.end_look()
+            self.visible = False
+            self.uncounted += 1
             self.exchanged()
         elif worked != self.worked:
             self.uncounted += 1
@@ -445,9 +461,26 @@ class Model:
         """One optimizer step; it is idle if nothing was exchanged since this optimizer's last. Exchanges, until now."""
         if self.parallel:
             self.settle()
+        elif seen == self.exchanges and (sent := OBSERVER.scattered if self.sharded else OBSERVER.sent) != self.sent:
+            self.sent, self.worked = sent, OBSERVER.operations() - OBSERVER.passed_over
+            self.exchanges += 1  # by the optimizer itself, which nobody can look at
+            self.uncounted += 1
         self.steps += 1
-        self.idle += seen == self.exchanges
+        self.idle += seen == self.exchanges and self.has_gradient()
+        self.state = self.versions()
         return self.exchanges
+
+    def versions(self) -> tuple[int, int]:
+        """How often the first parameter and the last were written to."""
+        first, last = (ref() for ref in (self.refs[0], self.refs[-1])) if self.refs else (None, None)
+        return (-1 if first is None else first._version, -1 if last is None else last._version)
+
+    def has_gradient(self) -> bool:
+        """Whether a step has one to apply: torch.distributed.checkpoint takes one without, to make a state."""
+        gradients = [p.grad for ref in self.refs if (p := ref()) is not None and p.grad is not None]
+        if not gradients:
+            return self.sharded  # which keeps those that it has not exchanged yet elsewhere
+        return any(gradient.is_sparse or bool(local(gradient).any()) for gradient in gradients)
 
     @careful
     def weights(self, most: int, last: bool) -> None:
@@ -458,6 +491,8 @@ class Model:
         stride = max(1, -(-self.elements // most))
         values = joined([self.pick(parameter, stride) for parameter in parameters])
         part = {"part": True} if self.sharded else {}
+        if last and self.versions() != self.state:
+            part["changed"] = True  # by the script, since the last step
         OBSERVER.chain.add("weights", epoch=self.number, step=self.exchanges, parameters=digest(values),
                            elements=len(values), of=self.elements, last=last, **part)
 
@@ -510,6 +545,7 @@ class Stepper:
         self.optimizer = weakref.ref(optimizer, gone)
         self.size: list[int] = []
         self.seen: dict[Model, int] = {}
+        self.frozen: list[tuple[int, int]] = []  # where its groups have parameters that need no gradient, so far
         self.early = True  # whether there is something to do before a step, too
         self.partial = False  # whether it has parameters of no model, as there are too many of those
 
@@ -531,12 +567,14 @@ class Observer:
         self.world_size, self.steps = 1, 0
         self.unwatched = 0  # steps before the rank joined, and those of parameters of no model
         self.sent = self.scattered = 0  # operations that bring data to others, and those that fully_shard averages by
+        self.passed = 0  # and those from one rank to another
         self.scatters: Scatters | None = None  # where a look at fully_shard's exchange is due
         self.scattering = False
         self.models: list[Model] = []
         self.looked: set[Model] = set()  # whose weights are read after the next step
         self.outermost = 0  # the id of the optimizer of that step: one may call another's, and then bring weights
         self.handles: list[Any] = []  # of the hooks of all optimizers
+        self.let_go: list[tuple[Model, int, torch.Tensor]] = []  # parameters that torch is about to swap
         self.steppers: dict[int, Stepper] = {}  # by the optimizer's id
         self.depth = 0  # of operations of the script's own: one may call another
         self.apart: list[tuple[Model, int]] = []  # what DDP's groups had counted when the outermost began
@@ -599,7 +637,7 @@ class Observer:
     @safe
     def will_join(self) -> None:
         """The script makes the process group: from now on the others wait for this rank, or it for them."""
-        self.joining = True
+        self.joining, self.store = True, None
         self.watch()
 
     @careful
@@ -635,7 +673,8 @@ class Observer:
         """What an optimizer steps; parameters that no DDP holds are a model of its own."""
         key = id(optimizer)
         one = self.steppers.get(key)
-        if one is not None and one.size == size_of(optimizer):
+        if one is not None and one.size == size_of(optimizer) and not (one.frozen and any(
+                optimizer.param_groups[group]["params"][at].requires_grad for group, at in one.frozen)):
             return one
         left = {id(p): p for group in optimizer.param_groups for p in group["params"] if p.requires_grad}
         models = []
@@ -652,6 +691,8 @@ class Observer:
             one = self.steppers[key] = Stepper(optimizer, lambda _: self.steppers.__delitem__(key))
         one.partial = partial
         one.size = size_of(optimizer)
+        one.frozen = [(group, at) for group, each in enumerate(optimizer.param_groups)
+                      for at, p in enumerate(each["params"]) if not p.requires_grad]
         one.seen = {model: one.seen.get(model, 0) for model in models}
         one.early = not all(model.parallel for model in models)
         return one
@@ -685,6 +726,27 @@ class Observer:
                 for model in [model for model in seen if model in self.looked]:
                     self.looked.remove(model)
                     model.weights(SAMPLE, False)
+
+    @safe
+    def lets_go(self, *tensors: torch.Tensor) -> None:
+        """Two tensors are about to be swapped, as by a conversion: torch refuses those that have weak references."""
+        if self.timing:
+            self.end_timing()
+        names = set(map(id, tensors))
+        for model in self.models:
+            for index, ref in enumerate(model.refs):
+                if (parameter := ref()) is not None and id(parameter) in names:
+                    model.end_look()
+                    model.refs[index] = lambda: None
+                    self.let_go.append((model, index, parameter))
+
+    @safe
+    def takes_back(self) -> None:
+        """They have been swapped, or not."""
+        for model, index, parameter in self.let_go:
+            if index < len(model.refs):
+                model.refs[index] = weakref.ref(parameter)
+        self.let_go = []
 
     @safe
     def shadows(self) -> None:
@@ -859,6 +921,7 @@ class Observer:
         """The last records, if the script ended well."""
         alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and self.main
         if not self.active or self.crashed() or not (self.chain or alone):
+            self.active = False  # what is released from here on is released by Python's own end
             return
         self.leaves()
         blind, self.blind = self.blind, ""
@@ -928,7 +991,9 @@ def counting(name: str, original: Any) -> Any:
         if torch.compiler.is_compiling():
             return original(*args, **words)
         counts[name] += 1
-        if name != "barrier":
+        if name in ONE_TO_ONE:
+            OBSERVER.passed += 1
+        elif name != "barrier":
             OBSERVER.sent += 1
             OBSERVER.scattered += name.startswith("reduce_scatter")
         OBSERVER.own_begins(name == "barrier")
@@ -985,6 +1050,19 @@ def time_of(owner: Any, name: str, kind: str) -> None:
                 OBSERVER.own_ends()
 
     setattr(owner, name, timed)
+
+
+def swapping(original: Any) -> Any:
+    """torch.utils.swap_tensors, which refuses tensors that somebody refers to weakly."""
+    @functools.wraps(original)
+    def swap(one: torch.Tensor, other: torch.Tensor) -> Any:
+        OBSERVER.lets_go(one, other)
+        try:
+            return original(one, other)
+        finally:
+            OBSERVER.takes_back()
+
+    return swap
 
 
 def replace(name: str, function: Any) -> None:
@@ -1057,6 +1135,8 @@ def install(began: float) -> None:
     join_hook = getattr(sys.modules[DistributedDataParallel.__module__], "_DDPJoinHook", None)
     if join_hook:
         join_hook.main_hook = around(join_hook, "main_hook", before=lambda _: OBSERVER.shadows())
+    if hasattr(torch.utils, "swap_tensors"):
+        torch.utils.swap_tensors = swapping(torch.utils.swap_tensors)
     time_of(DistributedDataParallel, "_sync_buffers", "exchanging")  # those of BatchNorm, before a forward pass
     is_compiling, steppers = torch.compiler.is_compiling, OBSERVER.steppers
 

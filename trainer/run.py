@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from data import Data
     from launch import Wiring
     from torch import nn
+    from torch.distributed import ProcessGroup
 
 # These flags do not change what is computed. All others must be equal for an automatic resume.
 INDIFFERENT = {"output", "dir", "resume", "log_interval", "checkpoint_interval", "keep_checkpoints", "threads",
@@ -126,8 +127,8 @@ def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.de
         torch.cuda.set_rng_state(tensors["random.cuda"][rank].clone(), device)
 
 
-def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoint | None:
-    """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume."""
+def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring, patient: ProcessGroup) -> Checkpoint | None:
+    """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume, which may be slow."""
     checkpoint, error, lost = None, "", ""
     if wiring.rank == 0 and config.output:
         settings = identity(config, data)
@@ -142,7 +143,7 @@ def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoin
                     "Fix: check the volume, or remove what cannot be read, and start again")
     name, meta = (checkpoint.name, checkpoint.meta) if checkpoint else ("", {})
     sent = {"error": error, "lost": lost, "name": name, "meta": meta}
-    header = json.loads(broadcast_bytes(json.dumps(sent).encode()))
+    header = json.loads(broadcast_bytes(json.dumps(sent).encode(), patient))
     if header["lost"]:
         raise VolumeError(header["lost"])
     if header["error"]:
@@ -154,10 +155,10 @@ def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring) -> Checkpoin
 
 
 def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer: torch.optim.Optimizer,
-          device: torch.device) -> tuple[Progress, Evidence]:
+          device: torch.device, patient: ProcessGroup) -> tuple[Progress, Evidence]:
     """Start at the beginning, or at the newest good checkpoint."""
     begin_facts = facts(config, data, wiring, device)
-    checkpoint = agree_on_checkpoint(config, data, wiring)
+    checkpoint = agree_on_checkpoint(config, data, wiring, patient)
     # Dropout differs between ranks; also between ranks that join later and those before them.
     torch.manual_seed(config.seed + 1 + wiring.rank)
     if checkpoint is None:

@@ -33,9 +33,9 @@ from data import DataError, load, shard
 from events import Events
 from evidence import CPU_SECONDS, SHORT, ParameterSample, parameter_hash
 from gradients import GradientWatch, mean_exchange_s
-from launch import Wiring, WiringError, choose_device, join, prepare_together, read_wiring
+from launch import Wiring, WiringError, choose_device, join, patient_group, prepare_together, read_wiring
 from log import say, say_lines
-from model import Net, Trainee, learning_rate, make_optimizer
+from model import STOP, WAIT, Net, Trainee, learning_rate, make_optimizer, wish_of
 from run import (
     Progress,
     as_text,
@@ -111,7 +111,8 @@ class Training:
     def __init__(self, config: Config, wiring: Wiring, device: torch.device) -> None:
         self.config, self.wiring, self.device = config, wiring, device
         self.clock, self.began = Clock(), time.monotonic()
-        self.stop_wanted = False
+        self.stop_wanted = self.waits = False  # waits: rank 0 was still writing, so that the others wait for it
+        self.patient = patient_group()
         signal.signal(signal.SIGTERM, self._want_stop)
         if config.on_gpu:
             make_exact(config.precision)
@@ -131,7 +132,8 @@ class Training:
             next(self.net.parameters()).register_hook(self._gradients_ready)
         self.optimizer = make_optimizer(config, self.net)
         self._rehearse()
-        self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device)
+        self.progress, self.evidence = begin(config, self.data, wiring, self.net, self.optimizer, self.device,
+                                             self.patient)
         self.watch = GradientWatch(self.ddp, self.evidence, ignore=[self.trainee.passengers])
         self.sample = ParameterSample(self.net)
         self.attested = self.progress.step  # when the ranks last exchanged heads
@@ -154,7 +156,7 @@ class Training:
         """
         blank = torch.zeros_like(self.x[: self.config.batch_size])
         with self._autocast():
-            loss = self.ddp(blank, self.y[: len(blank)], len(blank), False)
+            loss = self.ddp(blank, self.y[: len(blank)], len(blank), 0.0)
         loss.backward()
         self.ddp.zero_grad()
 
@@ -237,7 +239,8 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(config, progress.epoch + min(1.0, middle / len(self.y)))
         self.ddp.zero_grad()
-        stop, own_loss = self.stop_wanted, torch.zeros((), device=self.device)
+        own_loss = torch.zeros((), device=self.device)
+        wish = STOP if self.stop_wanted else WAIT if self.saver.is_writing() else 0.0
         micro_batches, began = batch.split(config.batch_size), time.perf_counter()
         for number, ids in enumerate(micro_batches, start=1):
             at = ids.to(self.device)
@@ -247,7 +250,7 @@ class Training:
             # Gradients of all but the last micro-batch add up on this rank alone.
             with contextlib.nullcontext() if number == len(micro_batches) else self.ddp.no_sync():
                 with self._autocast():
-                    loss = self.ddp(x, y, len(batch), stop)
+                    loss = self.ddp(x, y, len(batch), wish)
                 loss.backward()
             if not config.on_gpu and number == len(micro_batches):
                 self.clock.add("allreduce", self.ready)
@@ -256,7 +259,7 @@ class Training:
             began = self.clock.add("compute", began)
         norm = get_total_norm([p.grad for p in self.net.parameters() if p.grad is not None])
         passengers = self.trainee.passengers.grad
-        mean_loss, wishes, norm_value, loss_value = torch.stack(
+        mean_loss, mean_wish, norm_value, loss_value = torch.stack(
             [passengers[0], passengers[1], norm, own_loss]).tolist()  # a CPU-GPU sync point
         if not (math.isfinite(mean_loss) and math.isfinite(norm_value)):
             raise NotFiniteError(f"step {progress.step + 1}: got mean loss {mean_loss} and gradient norm "
@@ -270,7 +273,9 @@ class Training:
         own.samples, own.epoch_samples = own.samples + len(batch), own.epoch_samples + len(batch)
         self.watch.stepped(progress.epoch + 1)
         own.epoch_loss_sum += loss_value * len(batch)
-        return loss_value, mean_loss, norm_value, wishes > 0
+        wish = wish_of(mean_wish, world_size)
+        self.waits = wish > 0
+        return loss_value, mean_loss, norm_value, wish == STOP
 
     def _evaluate(self) -> tuple[float, float]:
         """(mean loss, accuracy) on the whole held-out split; each rank takes every world_size-th sample, none twice."""
@@ -299,6 +304,8 @@ class Training:
             return
         began = time.perf_counter()
         self.saver.wait()  # the thread may still be at the mark of the save before
+        if self.waits:  # a volume may be slow, or stand still for a while: longer than a collective may take
+            dist.barrier(self.patient)
         self.progress.own.epoch_exchanges += self.watch.take_exchanges()
         self.evidence.mark(self.progress.epoch + 1)
         self._watch_state()  # if no step was left to do
@@ -318,11 +325,11 @@ class Training:
 
     def _stop(self) -> None:
         """Save because a rank has to stop, and stop."""
-        self._save()
+        self._save()  # all wait there: which rank had which wish is not known
         self.saver.wait()
         saved = bool(self.config.output) and self.saver.failure is None
         say("stopped", rank=self.wiring.rank, step=self.progress.step, saved=saved)
-        dist.barrier()  # no rank leaves before rank 0's checkpoint is on the disk
+        dist.barrier(self.patient)  # no rank leaves before rank 0's checkpoint is on the disk
         raise StoppedError(f"SIGTERM: stopped after step {self.progress.step}, "
                            + ("saved" if saved else f"nothing saved ({self.saver.failure or 'no --output'})"))
 
@@ -333,7 +340,7 @@ class Training:
         row = {"rank": wiring.rank, "pod": wiring.pod, "node": wiring.node, "world_size": wiring.world_size,
                "steps": self.progress.step, "samples": own.samples, "loss": own.loss, "accuracy": accuracy}
         self.evidence.mark(config.epochs)
-        rows = self.evidence.hand_in(row, self.evidence.take())
+        rows = self.evidence.hand_in(row, self.evidence.take(), self.patient)
         seconds = round(time.monotonic() - self.began, 3)
         if wiring.rank == 0 and config.output:
             folder = Path(config.output)
@@ -357,7 +364,7 @@ class Training:
                 ranks=rows)
         say("end", rank=wiring.rank, world_size=wiring.world_size, steps=self.progress.step, samples=own.samples,
             loss=own.loss, accuracy=accuracy, seconds=seconds)
-        dist.barrier()  # no pod ends, and takes its job with it, before the results are written
+        dist.barrier(self.patient)  # no pod ends, and takes its job with it, before the results are written
 
 
 def lost_peer(error: RuntimeError) -> bool:

@@ -29,6 +29,8 @@ ENDED = re.compile(
 RANK = re.compile(r"  rank +: (\d{1,9}) \(local_rank: (\d{1,9})\)$")
 # What it says before that report, where other processes of the pod still ran
 ENDING = re.compile(r"W\d{4} \S{1,32} .*\] Sending process \d{1,9} closing signal \S+$")
+# What gloo says once a rank has reached the others: no cause, and of a pod's other ranks after the one that failed
+CONNECTED = re.compile(r"\[(\S*gloo/\S+\] INFO|Gloo\]) Rank \d{1,9} is connected to ")
 # How torch begins each line of the traceback of a rank
 OF_RANK = re.compile(r"\[rank(\d{1,9})\]: ")
 # A frame of a rank that stands still (trainer/standstill.py): where it is, not why it failed. Thread and place are cut.
@@ -84,7 +86,7 @@ class LastWords:
         elif ended := ENDED.search(line):  # a progress bar before it does not end its line
             self.time, self.code, self.local_rank = ended[1], int(ended[2]), ended[3]
             self._keep(line[: ended.start()])
-        elif not FRAME.match(line) and not ENDING.match(line):
+        elif not any(pattern.match(line) for pattern in (FRAME, ENDING, CONNECTED)):
             self._keep(line)
 
     def _keep(self, line: str) -> None:

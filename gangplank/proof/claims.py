@@ -572,8 +572,11 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
         problems += [*steps.drifted(run), *steps.other_ends(run)]
     else:
         began = False
+    of_epochs: dict[object, set[str]] = {}
+    for record in run.of("epoch"):
+        of_epochs.setdefault(record["epoch"], set()).add(record.text("parameters"))
     for epoch in epochs_of(run):
-        weights = {record.text("parameters") for record in run.of("epoch") if record["epoch"] == epoch}
+        weights = of_epochs[epoch]
         hashes += sorted(weights)[:1]
         if len(weights) > 1:
             problems.append(f"{len(weights)} different sets of weights after epoch {epoch}")

@@ -7,6 +7,7 @@ log.py and evidence.py write what this reads.
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -26,7 +27,9 @@ def count(value: object) -> TypeGuard[int]:
 
 def amount(value: object) -> TypeGuard[float]:
     """Whether it is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and -MOST <= value <= MOST
 
 
 def name(value: object) -> bool:

@@ -57,10 +57,11 @@ def uncounted(run: Run) -> str:
     """Where ranks may have exchanged gradients by an operation that nobody counts; "" if nowhere.
 
     The groups worked, but by no function of torch.distributed that is watched: a method of the group, as functional
-    collectives and DTensor call it. Whether it brought gradients to others, a count does not say.
+    collectives and DTensor call it. Or from one rank to another alone, or within the optimizer's own step. Whether it
+    brought gradients to all, a count does not say.
     """
     return next((f"{NOT_CLAIMED}before {number} of {model['steps']} steps of rank {end['rank']}, a process group "
-                 f"worked by no call that is counted: that may have been an exchange or not (model {model['model']})"
+                 f"worked in a way that may have been an exchange or not (model {model['model']})"
                  for end in ends(run).values() for model in models_of(end)
                  if (number := model.whole("uncounted") if "uncounted" in model else 0)), "")
 
@@ -173,12 +174,17 @@ def hook_dtype(record: Record) -> str:
 def weights_agree(run: Run) -> Judgement:
     """Wherever weights were read, those ranks that have them have the same."""
     reads: dict[tuple[int, int, bool], dict[int, str]] = {}
-    parts = set[int]()
+    parts, changed = set[int](), set[int]()  # models of which ranks hold parts; and those that a script changed last
     for record in run.of("weights"):
         key = record.whole("epoch"), record.whole("step"), bool(record["last"])
         reads.setdefault(key, {})[record.whole("rank")] = record.text("parameters")
         if record.get("part") is True:
             parts.add(record.whole("epoch"))
+        if record["last"] and record.get("changed") is True:
+            changed.add(record.whole("epoch"))
+    # A script may load its best weights, or averaged ones, on one rank alone: nothing trains on them.
+    reads = {key: hashes for key, hashes in reads.items()
+             if not (key[2] and key[0] in changed and len(set(hashes.values())) > 1)}
     reason = blind(run)
     problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
                 for (model, step, _), hashes in reads.items() if model not in parts and len(set(hashes.values())) > 1]
@@ -198,5 +204,5 @@ def weights_agree(run: Run) -> Judgement:
     if not problems and parts >= {model for model, _, _ in reads}:
         return None, f"{NOT_CLAIMED}each rank holds a part of the weights, which no other has"
     unread = sorted({model for model, _, _ in reads} - final)
-    note = f"; not at the end: model {listed(unread)} was gone by then" if unread else ", the end included"
+    note = f"; not at the end: model {listed(unread)} was gone or changed by then" if unread else ", the end included"
     return judged(problems, f"the same on every rank, read {counted(len(reads), 'time')}{note}")

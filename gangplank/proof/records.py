@@ -319,8 +319,8 @@ def others(tips: Sequence[Record], chain: Sequence[Record], by_hash: Mapping[str
     resumed: dict[str, bool] = {}
     for tip in tips:
         path, item = list[str](), by_hash.get(tip.text("hash"))
-        while item and item.text("hash") not in {*resumed, *after}:
-            path.append(item.text("hash"))
+        while item and (name := item.text("hash")) not in resumed and name not in after:
+            path.append(name)
             item = by_hash.get(item.text("prev"))
         at = item.text("hash") if item else ""
         answer = resumed[at] if at in resumed else bool(at) and after[at]["kind"] == "begin"

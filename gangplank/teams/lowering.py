@@ -56,7 +56,7 @@ def lowered_queues(
         if name_of(item) in leaving:
             body |= {"deserved": {}, "guarantee": {"resource": {}}}
         if gives_up(before, body):
-            spec = {key: value for key, value in body.items() if value not in ({}, None)}
+            spec = {key: value for key, value in body.items() if value not in ({}, None, {"resource": {}})}
             patches.append(patch({**item, "spec": spec}, live))
     return patches
 

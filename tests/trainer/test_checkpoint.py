@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.trainer.harness import Root
@@ -192,6 +192,48 @@ def test_a_full_volume_costs_a_checkpoint_but_never_a_good_one(root: Root, size:
     assert [rank.code for rank in ranks] == codes, ranks[0].text
     if codes[0]:
         assert "cannot be written (No space left on device)" in ranks[0].text.splitlines()[-1]
+
+
+@pytest.fixture
+def volume(root: Root) -> Iterator[tuple[str, Callable[[str], object]]]:
+    """A folder on a file system of its own, and what freezes (`-f`) and thaws (`-u`) that."""
+    out, image = root.new(), root.out / "volume.img"
+    inside = root.merged / out.lstrip("/")
+    enter = ["nsenter", f"--mount=/proc/{root.keeper.pid}/ns/mnt"]
+    image.write_bytes(bytes(16 << 20))
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    subprocess.run([*enter, "mount", "-o", "loop", str(image), str(inside)], check=True)
+    yield out, lambda how: subprocess.run([*enter, "fsfreeze", how, str(inside)], check=True)
+    subprocess.run([*enter, "umount", str(inside)], check=True)
+    image.unlink()
+
+
+@pytest.mark.parametrize(("until", "epochs", "stops", "code"), [
+    ('"event":"checkpoint"', 200, False, 0), ('"event":"start"', 1, False, 0), ('"event":"checkpoint"', 200, True, 143),
+], ids=["while it trains", "at the end", "as it is to stop"])
+def test_a_volume_that_stands_still_for_longer_than_a_collective_may_take_loses_no_rank(
+        root: Root, volume: tuple[str, Callable[[str], object]], until: str, epochs: int, stops: bool,
+        code: int) -> None:
+    """As a file server does whose other half takes over: 90 s with NFS. Reads and writes wait, and then continue."""
+    out, freeze = volume
+    store = root.store()
+    flags = [*FLAGS, "--epochs", str(epochs), "--output", out, "--collective-timeout", "4"]
+    running = root.start([0, 1, 2], 3, *flags, port=store["port"])
+    try:
+        root.wait_for(lambda: until in running.text(0), f"rank 0 prints {until}")
+        freeze("-f")
+        if stops:
+            running.kill(1, signal.SIGTERM)
+        time.sleep(9)
+        said = "".join(map(running.text, range(3)))
+        freeze("-u")
+        assert "lost the others" not in said
+        assert '"event":"end"' not in said, "the volume stood still too late"
+        ranks = running.wait()
+    finally:
+        root.close_store(store)
+    assert [rank.code for rank in ranks] == [code] * 3, ranks[0].text
+    assert "checkpoint_failed" not in ranks[0].text
 
 
 def test_sigkill_of_a_rank_in_the_step_loop_is_noticed_by_the_others_at_once(root: Root) -> None:

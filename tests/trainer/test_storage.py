@@ -54,7 +54,7 @@ def test_d13_lines_of_the_processes_of_a_pod_never_mix(root: Root) -> None:
 
 def test_d15_an_old_checkpoint_that_cannot_be_removed_or_listed_is_no_failure_of_the_new_one(root: Root) -> None:
     case, events = outcome(root, "rotate")
-    assert case == {"failure": "", "names": ["step-00000001", "step-00000002", "step-00000003"]}
+    assert case == {"failure": "", "names": [".writing-step-00000001", "step-00000002", "step-00000003"]}
     kinds = ["checkpoint", "checkpoint", "rotation_failed", "checkpoint", "rotation_failed"]
     assert [event["event"] for event in events] == kinds
     assert all("Input/output error" in event["reason"] for event in events if event["event"] == "rotation_failed")

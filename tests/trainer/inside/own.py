@@ -65,6 +65,27 @@ if kind == "send-receive":  # a smoke test: a number goes round
     dist.destroy_process_group()
     sys.exit()
 
+if kind == "pipeline":  # each rank has a stage of its own
+    stage = nn.Linear(8, 8)
+    stage_optimizer = torch.optim.SGD(stage.parameters(), lr=0.05)
+    for _ in range(12):
+        inputs = torch.randn(4, 8)
+        if rank:
+            dist.recv(inputs, rank - 1)
+            inputs.requires_grad_()
+        outputs = stage(inputs)
+        gradient = torch.ones_like(outputs)
+        if rank < world_size - 1:
+            dist.send(outputs.detach(), rank + 1)
+            dist.recv(gradient, rank + 1)
+        outputs.backward(gradient)
+        if rank:
+            dist.send(inputs.grad, rank - 1)
+        stage_optimizer.step()
+        stage_optimizer.zero_grad()
+    dist.destroy_process_group()
+    sys.exit()
+
 group = None  # all of them
 if kind == "own-groups":  # a world of three, and each rank exchanges with itself
     group = [dist.new_group([number]) for number in range(world_size)][rank]
@@ -176,6 +197,16 @@ def average_by_hand(net: nn.Module) -> None:
         parameter.grad /= world_size
 
 
+class Inner(torch.optim.SGD):
+    """An optimizer that averages the gradients itself, as those do that keep a part of the state each."""
+
+    def step(self, closure: object = None) -> object:
+        for parameter in self.param_groups[0]["params"]:
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world_size
+        return super().step(closure)
+
+
 class OtherThanMean(DefaultReduceScatter):
     """A reduce-scatter of fully_shard's that hands out rank 0's gradient, or the largest elements."""
 
@@ -199,7 +230,10 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
     """Twelve steps; returns the optimizer."""
     net = Checkpointed(network()) if kind == "checkpointed" else network()
     model = net
-    if kind in {"ddp", "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
+    if kind == "unfrozen":
+        net[0].requires_grad_(False)
+    if kind in {"ddp", "state-first", "clipped-by-hook", "best-at-end", "unfrozen",
+                "late", "accumulate", "hinders", "hinders-own", "metrics", "bypass", "bypass-late", "no-sync",
                 "stops", "slow", "broadcast-hook", "loader", "same-samples", "several-worlds", "own-optimizer",
                 "own-groups", "idle-rank", "zero-loss", "next-to-nothing", "scaled-copy", "own-noise", "never-applied",
                 "two", "two-one-bypassed", "two-one-unwrapped", "two-in-pairs", "between", "each-batch", "named-hook",
@@ -240,7 +274,13 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
         from torch.distributed.optim import ZeroRedundancyOptimizer
         optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **rates)
     else:
-        optimizer = torch.optim.SGD(net.parameters(), **rates)
+        optimizer = (Inner if kind == "inner-exchange" else torch.optim.SGD)(net.parameters(), **rates)
+    if kind == "state-first":
+        from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
+        get_optimizer_state_dict(model, optimizer)
+    if kind == "clipped-by-hook":
+        for parameter in net.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
     if kind == "two-alone-first":  # one for both models
         optimizer.add_param_group({"params": list(second.parameters())})
     data = (Slow if kind.startswith("slow") else TensorDataset)(x, y)
@@ -267,6 +307,8 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
             apply = step % micro == 0
             if kind == "wrapped-again" and step == 7:  # as after some layers were frozen
                 model = DistributedDataParallel(net)
+            if kind == "unfrozen" and step == 4:  # without wrapping it again
+                net[0].requires_grad_(True)
             if kind == "late" and rank == 1 and step == 5:
                 time.sleep(15)
             if kind == "each-batch" and rank == 1:  # all exchange gradients after each of three batches of a step
@@ -332,6 +374,10 @@ def train() -> object:  # noqa: C901  # each kind is one line of it
     weights = b"".join(p.detach().numpy().tobytes() for p in held)
     print("losses", *losses)
     print("weights", hashlib.sha256(weights).hexdigest())
+    if kind == "sharded-converted":  # to save it
+        net.to(torch.bfloat16)
+    if kind == "best-at-end" and rank == 0:
+        net.load_state_dict({name: torch.zeros_like(value) for name, value in net.state_dict().items()})
     print("next", torch.rand(1).item().hex(), random.random().hex(), float(np.random.random()).hex())
     return optimizer
 

@@ -40,7 +40,8 @@ def test_the_report_names_the_rank_and_its_code_and_the_last_lines_are_the_scrip
 def test_one_of_several_ranks_in_a_pod_is_named() -> None:
     ends = f"W1125 12:26:55.090000 1 {PLACE} Sending process 9 closing signal SIGTERM"
     lost = [f"[rank0]: {line}" for line in ["Traceback (most recent call last):"] + ["  File ..."] * 20 + [PEER]]
-    said = ("the data set is empty", *lost, ends)
+    reached = "[./gloo/transport/tcp/context.cc:243] INFO Rank 0 is connected to 3. Expected number of connected peers"
+    said = ("the data set is empty", reached, *lost, ends)
     last = words("fails-master-0", 1, "12:26:55.100000", 7, *said, local_rank=1)
     assert (last.who, last.how) == ("rank 1 (fails-master-0)", "exit code 7")
     assert last.lines == ["the data set is empty"], "and nothing of torchrun's, or of the other rank"

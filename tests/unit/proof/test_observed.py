@@ -24,7 +24,7 @@ EXPECTED = Expected(3, job_uid="job-1", created=800.0, pods=PODS)
 ROWS = re.findall(r"^\| `(\w+)` \| .* \| (`.*`) \|$", DOCS_OBSERVED, re.MULTILINE)
 NEEDED = [(kind, key) for kind, fields in ROWS for key in re.findall(r"`(\w+)`", fields)]
 OPTIONAL = {("begin", "observed"), ("end", "blind"), ("gradients", "by"), ("gradients", "hooks"),
-            ("gradients", "part"), ("weights", "part")}
+            ("gradients", "part"), ("weights", "changed"), ("weights", "part")}
 
 
 class Observed(World):
@@ -225,7 +225,7 @@ def test_an_exchange_that_nobody_counts_is_neither_claimed_nor_denied(
         fields: dict[str, int], calls: int, word: str, unclaimed: set[str]) -> None:
     verdict = judge(where("end", 1, collectives={"all_reduce": calls}, models=[model(**fields)]))
     assert verdict.word == word, verdict.text()
-    reason = ("not claimed: before 1 of 4 steps of rank 1, a process group worked by no call that is counted: that may "
+    reason = ("not claimed: before 1 of 4 steps of rank 1, a process group worked in a way that may "
               "have been an exchange or not (model 1)")
     assert {claim.name for claim in verdict.claims if claim.passed is None and claim.detail == reason} == unclaimed
 
@@ -325,7 +325,18 @@ def test_weights_that_one_rank_has_given_up_do_not_count_as_read_at_the_end() ->
 
     verdict = judge(given_up)
     assert verdict.word == "PROVEN", verdict.text()
-    assert "not at the end: model 1 was gone by then" in verdict.text()
+    assert "not at the end: model 1 was gone or changed by then" in verdict.text()
+
+
+@pytest.mark.parametrize(("changed", "word"), [(True, "PROVEN"), (False, "NOT PROVEN")])
+def test_weights_that_a_script_changed_after_its_last_step_need_not_agree(changed: bool, word: str) -> None:
+    def loads(record: Record) -> None:
+        if record["kind"] == "weights" and record["rank"] == 0 and record["last"]:
+            record.update({"parameters": "0" * 64, "changed": changed})
+
+    verdict = judge(loads)
+    assert verdict.word == word, verdict.text()
+    assert ("not at the end: model 1 was gone or changed by then" in verdict.text()) == changed
 
 
 def test_averages_of_parts_are_not_claimed_but_their_exchange_is() -> None:

@@ -138,6 +138,7 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     todo = plan(after, before)
     assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [("a", {"cpu": "1"})]
     assert {item["metadata"]["name"] for item in todo.write} == {"a", "b"}
+    assert not (todo.lower[0]["spec"].keys() & {"guarantee"}), "what it has not got, the next run would take away"
 
 
 def tree(parent: str, **deserved: int) -> list[Json]:
