@@ -1053,7 +1053,7 @@ def time_of(owner: Any, name: str, kind: str) -> None:
 
 
 def swapping(original: Any) -> Any:
-    """torch.utils.swap_tensors, which refuses tensors that somebody refers to weakly."""
+    """torch.utils.swap_tensors, which refuses tensors with weak references."""
     @functools.wraps(original)
     def swap(one: torch.Tensor, other: torch.Tensor) -> Any:
         OBSERVER.lets_go(one, other)
