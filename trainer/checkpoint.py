@@ -168,8 +168,8 @@ def glance(path: Path) -> dict[str, object]:
         meta = json.loads((path / "state.json").read_bytes())
     except (OSError, ValueError):
         return {}
-    known = isinstance(meta, dict) and isinstance(meta.get("identity"), dict) and "job_uid" in meta
-    return meta if known else {}
+    is_ours = isinstance(meta, dict) and isinstance(meta.get("identity"), dict) and "job_uid" in meta
+    return meta if is_ours else {}
 
 
 def step_name(step: int) -> str:

@@ -921,7 +921,7 @@ class Observer:
         """The last records, if the script ended well."""
         alone = self.chain is None and "TORCHELASTIC_RUN_ID" in os.environ and self.main
         if not self.active or self.crashed() or not (self.chain or alone):
-            self.active = False  # what is released from here on is released by Python's own end
+            self.active = False  # what is released from here on is released as Python ends
             return
         self.leaves()
         blind, self.blind = self.blind, ""

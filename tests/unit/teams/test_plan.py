@@ -138,7 +138,7 @@ def test_moving_an_amount_takes_it_away_first() -> None:
     todo = plan(after, before)
     assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [("a", {"cpu": "1"})]
     assert {item["metadata"]["name"] for item in todo.write} == {"a", "b"}
-    assert not (todo.lower[0]["spec"].keys() & {"guarantee"}), "what it has not got, the next run would take away"
+    assert not (todo.lower[0]["spec"].keys() & {"guarantee"}), "the next run would take it away"
 
 
 def tree(parent: str, **deserved: int) -> list[Json]:
@@ -169,7 +169,7 @@ def test_a_queue_that_moves_from_a_parent_with_room_for_it_keeps_its_amount(befo
 
 
 def pair(one: str, other: str, *, new: bool = False) -> list[Json]:
-    """Two full parents, and two teams with all of theirs; or a team that is new in place of the first."""
+    """Two full parents, and two teams with all of theirs; or a new team instead of the first."""
     site = {"site": {"queues": [{"name": name, "deserved": {"cpu": 2}} for name in ("p1", "p2", "p3")]}}
     team = {"members": [{"user": "ada"}], "cap": CAP, "deserved": {"cpu": 2}}
     places = {"a": one, "b": other} | ({"0": "p1"} if new else {})
