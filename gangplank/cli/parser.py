@@ -50,7 +50,7 @@ ON_CLUSTER = {
     "logs": "show the logs of all ranks, each line with its rank",
     "fetch": "bring a job's output and evidence from its volume claim or bucket to a folder here",
     "scale": "give a running job another number of workers, where its back-end allows that",
-    "delete": "remove a job, its script and its Service; volume claims stay",
+    "delete": "remove a job, its script and its Service, or what a job that is gone left; volume claims stay",
 }
 ON_EVIDENCE = {
     "proof": "judge from the ranks' own evidence whether a training was distributed",

@@ -572,9 +572,9 @@ def weights_agree(run: Run, _: Expected) -> Judgement:
         problems += [*steps.drifted(run), *steps.other_ends(run)]
     else:
         began = False
-    of_epochs: dict[object, set[str]] = {}
+    of_epochs: dict[int, set[str]] = {}
     for record in run.of("epoch"):
-        of_epochs.setdefault(record["epoch"], set()).add(record.text("parameters"))
+        of_epochs.setdefault(record.whole("epoch"), set()).add(record.text("parameters"))
     for epoch in epochs_of(run):
         weights = of_epochs[epoch]
         hashes += sorted(weights)[:1]
