@@ -202,6 +202,8 @@ def find(folder: Path, resume: str, job_uid: str | None, identity: Mapping[str, 
         try:
             if meta := glance(path):  # of other jobs there may be very many, and each of any size
                 _check_identity(meta, resume, job_uid, identity, loose)
+                if usable and meta["job_uid"] != job_uid:
+                    continue
             checkpoint = read(path)
             _check_identity(checkpoint.meta, resume, job_uid, identity, loose)
         except ValueError as error:

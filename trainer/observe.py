@@ -466,7 +466,7 @@ class Model:
             self.exchanges += 1  # by the optimizer itself, which nobody can look at
             self.uncounted += 1
         self.steps += 1
-        self.idle += seen == self.exchanges and self.has_gradient()
+        self.idle += seen == self.exchanges and (self.exchanges > 0 or self.has_gradient())
         self.state = self.versions()
         return self.exchanges
 
@@ -476,11 +476,9 @@ class Model:
         return (-1 if first is None else first._version, -1 if last is None else last._version)
 
     def has_gradient(self) -> bool:
-        """Whether a step has one to apply: torch.distributed.checkpoint takes one without, to make a state."""
+        """Whether a step had one to apply: torch.distributed.checkpoint takes one with zeros, to make a state."""
         gradients = [p.grad for ref in self.refs if (p := ref()) is not None and p.grad is not None]
-        if not gradients:
-            return self.sharded  # which keeps those that it has not exchanged yet elsewhere
-        return any(gradient.is_sparse or bool(local(gradient).any()) for gradient in gradients)
+        return not gradients or any(gradient.is_sparse or bool(local(gradient).any()) for gradient in gradients)
 
     @careful
     def weights(self, most: int, last: bool) -> None:
@@ -727,9 +725,11 @@ class Observer:
                     self.looked.remove(model)
                     model.weights(SAMPLE, False)
 
-    @safe
     def lets_go(self, *tensors: torch.Tensor) -> None:
-        """Two tensors are about to be swapped, as by a conversion: torch refuses those that have weak references."""
+        """Two tensors are about to be swapped, as by a conversion: torch refuses those that have weak references.
+
+        Not even an observer that has failed may keep one.
+        """
         if self.timing:
             self.end_timing()
         names = set(map(id, tensors))
@@ -740,7 +740,6 @@ class Observer:
                     model.refs[index] = lambda: None
                     self.let_go.append((model, index, parameter))
 
-    @safe
     def takes_back(self) -> None:
         """They have been swapped, or not."""
         for model, index, parameter in self.let_go:

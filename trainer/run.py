@@ -127,7 +127,7 @@ def restore_random(tensors: dict[str, torch.Tensor], rank: int, device: torch.de
         torch.cuda.set_rng_state(tensors["random.cuda"][rank].clone(), device)
 
 
-def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring, patient: ProcessGroup) -> Checkpoint | None:
+def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring, patient: ProcessGroup | None) -> Checkpoint | None:
     """Rank 0 looks for a checkpoint and gives it to all: the others need not reach the volume, which may be slow."""
     checkpoint, error, lost = None, "", ""
     if wiring.rank == 0 and config.output:
@@ -155,7 +155,7 @@ def agree_on_checkpoint(config: Config, data: Data, wiring: Wiring, patient: Pro
 
 
 def begin(config: Config, data: Data, wiring: Wiring, net: nn.Module, optimizer: torch.optim.Optimizer,
-          device: torch.device, patient: ProcessGroup) -> tuple[Progress, Evidence]:
+          device: torch.device, patient: ProcessGroup | None) -> tuple[Progress, Evidence]:
     """Start at the beginning, or at the newest good checkpoint."""
     begin_facts = facts(config, data, wiring, device)
     checkpoint = agree_on_checkpoint(config, data, wiring, patient)

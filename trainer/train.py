@@ -112,7 +112,7 @@ class Training:
         self.config, self.wiring, self.device = config, wiring, device
         self.clock, self.began = Clock(), time.monotonic()
         self.stop_wanted = self.waits = False  # waits: rank 0 was still writing, so that the others wait for it
-        self.patient = patient_group()
+        self.patient = patient_group() if config.output else None  # the others wait in it while rank 0 writes
         signal.signal(signal.SIGTERM, self._want_stop)
         if config.on_gpu:
             make_exact(config.precision)

@@ -28,6 +28,9 @@ SHM_FOLDER = "/dev/shm"  # noqa: S108  NCCL's and the data loaders' own place
 KEY_LENGTH = 100  # characters of a file's name in its ConfigMap's key
 DIGEST_LENGTH = 10  # hexadecimal digits of a script's digest in the name of its ConfigMap
 USER_ID = 1000  # the image needs no such user: nothing looks it up
+# The kind of what a field of a pod names: a field of the object below it, or its own text
+NAMED_BY = {"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
+            "resourceClaimTemplateName": device_claims.TEMPLATE, "subdomain": "Service"}  # fmt: skip
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
 LOST_NODE_S = 30  # from "the node is not ready" to other pods elsewhere; without these, Kubernetes waits 300 s
 UNREACHABLE_S = 20  # the same, of a node that has said nothing for 50 s: so long is --node-monitor-grace-period
@@ -290,6 +293,19 @@ def is_script_of(name: str, config_map: str) -> bool:
     (True, False)
     """
     return bool(re.fullmatch(f"{re.escape(name)}-script-[0-9a-f]{{{DIGEST_LENGTH}}}", config_map))
+
+
+def named_in(manifest: object) -> set[tuple[str, str]]:
+    """Kind and name of what a job's pods use.
+
+    >>> sorted(named_in({"subdomain": "web", "volumes": [{"configMap": {"name": "script"}}]}))
+    [('ConfigMap', 'script'), ('Service', 'web')]
+    """
+    if isinstance(manifest, dict):
+        own = {(NAMED_BY[key], str(value.get("name") if isinstance(value, dict) else value))
+               for key, value in manifest.items() if key in NAMED_BY}  # fmt: skip
+        return own.union(*map(named_in, manifest.values()))
+    return set().union(*map(named_in, manifest)) if isinstance(manifest, list) else set()
 
 
 def script_map(spec: JobSpec) -> list[Json]:

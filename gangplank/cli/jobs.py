@@ -164,7 +164,8 @@ def refuse_others(job: Json, submitted: Iterable[Json]) -> None:
     named = (item for item in submitted if title_of(item) == title_of(job))
     if not is_submitted_job(job) and all(map(is_submitted_job, named)):
         meta = job["metadata"]
-        fix = f"kubectl delete {job['kind'].lower()} {meta['name']} -n {meta['namespace']}, if that is what you mean"
+        own = dict(zip(submitted_kinds(), job_resources(), strict=True))[job["apiVersion"], job["kind"]]
+        fix = f"kubectl delete {own}/{meta['name']} -n {meta['namespace']}, if that is what you mean"
         raise GangplankError(str(Problem(title(job), submission.what_else(job), "a training", fix)))
 
 

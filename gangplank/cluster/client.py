@@ -40,6 +40,7 @@ PLURALS = {
     ("v1", "Pod"): "pods",
     ("v1", "Event"): "events",
     ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    ("batch/v1", "CronJob"): "cronjobs",
     (device_claims.API_VERSION, device_claims.TEMPLATE): "resourceclaimtemplates",
     **{kind[:2]: kind.plural for kind in (QUEUE_SYSTEM.queue, QUEUE_SYSTEM.pod_group, QUEUE_SYSTEM.command)},
 }

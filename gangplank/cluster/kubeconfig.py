@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gangplank.cluster.lab_route import of_lab
+from gangplank.errors import KubeError, Problem
 
 if TYPE_CHECKING:
     from gangplank.spec import Json
@@ -39,7 +40,8 @@ def load(files: str, context: str | None, settings: Any) -> Json:
         settings.proxy = None  # the environment's cannot reach this machine's own lab
     user = merged.config["users"].get_with_name(own["context"].get("user"), safe=True)
     if user and any((user.value.get("user") or {}).get(key) for key in AS_ANOTHER):
-        raise ConfigException(f"user {own['context']['user']} acts as another one (`as`), which is not supported")
+        got, fix = "a user that acts as another one (`as`)", "name another user or context"
+        raise KubeError(Problem(f"kubeconfig {files}", got, "one that acts itself, as nothing else is supported", fix))
     if user and (token_file := (user.value.get("user") or {}).get("tokenFile")):
         settings.refresh_api_key_hook = partial(read_token, Path(user.path).absolute().parent / token_file)
     return own

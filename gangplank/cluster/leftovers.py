@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, submitted_kinds
-from gangplank.backends.pod_template import JOB_LABEL, carried_by, is_script_of
+from gangplank.backends.pod_template import JOB_LABEL, is_script_of, named_in
 from gangplank.cluster.client import FORBIDDEN
 from gangplank.errors import KubeError
 from gangplank.k8s import names
@@ -14,23 +14,27 @@ if TYPE_CHECKING:
     from gangplank.cluster.client import Kube
     from gangplank.spec import Json
 
+CRON_JOB = ("batch/v1", "CronJob")  # may have been made of a job's manifests
+
 
 def scripts_left(kube: Kube, namespace: str, name: str, keep: str = "") -> list[Json]:
-    """The ConfigMaps with scripts of a job that no job of this name runs; none without the right to know that.
+    """The ConfigMaps with scripts of a job that nothing there runs; none without the right to know that.
 
     `keep` is one that is known to be in use.
     """
-    if not (names.SUBDOMAIN.fullmatch(name) and names.SUBDOMAIN.fullmatch(namespace)):  # another path or selection
+    if not (len(name) <= names.LABEL_MAX and names.SUBDOMAIN.fullmatch(name) and names.SUBDOMAIN.fullmatch(namespace)):
         return []
     try:
         maps = kube.items("v1", "ConfigMap", namespace, f"{JOB_LABEL}={name}")
         maps = [item for item in maps if is_script_of(name, own := item["metadata"]["name"]) and own != keep]
-        used = {carried_by(job, name) for job in live_jobs(kube, namespace, name)} if maps else set()
+        others = kube.listed(namespace, (*submitted_kinds(), CRON_JOB)) if maps else []
     except KubeError as error:
         if error.status != FORBIDDEN:
             raise
         return []
-    return [{"apiVersion": "v1", "kind": "ConfigMap", **item} for item in maps if item["metadata"]["name"] not in used]
+    used = named_in(others)
+    return [{"apiVersion": "v1", "kind": "ConfigMap", **item} for item in maps
+            if ("ConfigMap", item["metadata"]["name"]) not in used]
 
 
 def left(kube: Kube, namespace: str, name: str) -> list[Json]:

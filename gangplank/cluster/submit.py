@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 from gangplank.backends import BACKENDS, backend_of, is_submitted_job
 from gangplank.backends.code_pieces import is_piece
-from gangplank.backends.device_claims import TEMPLATE, is_template
-from gangplank.backends.pod_template import JOB_LABEL, carried_by
+from gangplank.backends.device_claims import is_template
+from gangplank.backends.pod_template import JOB_LABEL, carried_by, named_in
 from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.cluster import code, queues
 from gangplank.cluster.client import FORBIDDEN, group_path, is_ours, unknown_kind
@@ -36,9 +37,6 @@ DROPPED = {
     "resourceClaims": "a job whose pods can claim devices",
     "runtimePatches": "Kubeflow Trainer 2.3 or later, in which a job can have volumes and a script",
 }
-# The kind of what a field of a pod names: a field of the object below it, or its own text
-NAMED_BY = {"configMap": "ConfigMap", "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap",
-            "resourceClaimTemplateName": TEMPLATE, "subdomain": "Service"}  # fmt: skip
 
 
 def title(item: Json) -> str:
@@ -177,19 +175,6 @@ def job_of(item: Json) -> str | None:
     return (item["metadata"].get("labels") or {}).get(JOB_LABEL)
 
 
-def named_in(manifest: object) -> set[tuple[str, str]]:
-    """Kind and name of what a job's pods use.
-
-    >>> sorted(named_in({"subdomain": "web", "volumes": [{"configMap": {"name": "script"}}]}))
-    [('ConfigMap', 'script'), ('Service', 'web')]
-    """
-    if isinstance(manifest, dict):
-        own = {(NAMED_BY[key], str(value.get("name") if isinstance(value, dict) else value))
-               for key, value in manifest.items() if key in NAMED_BY}  # fmt: skip
-        return own.union(*map(named_in, manifest.values()))
-    return set().union(*map(named_in, manifest)) if isinstance(manifest, list) else set()
-
-
 def belonging(live: Json, submitted: Sequence[Json]) -> list[Json]:
     """What a file has for a live job: what has its label; without a label, what of the file's jobs only it uses."""
     meta, backend = live["metadata"], BACKENDS[str(backend_of(live))]
@@ -260,8 +245,9 @@ def carry_out(kube: Kube, todo: Plan, *, dry_run: bool, report: Callable[[str], 
         if backend_of(item):
             adopt(kube, item, todo.write)
             name = item["metadata"]["name"]
-            for script in scripts_left(kube, item["metadata"]["namespace"], name, keep=carried_by(item, name)):
-                kube.delete(script)
+            with contextlib.suppress(KubeError):  # the job exists, and the next submission tries again
+                for script in scripts_left(kube, item["metadata"]["namespace"], name, keep=carried_by(item, name)):
+                    kube.delete(script)
 
 
 def rehearse(kube: Kube, todo: Plan, report: Callable[[str], None]) -> None:

@@ -26,7 +26,9 @@ OF_EVIDENCE = Expected(1, processes_per_pod=None, unsized=True)  # without a job
 def pods(manifest: Json) -> list[Json]:
     """The pods that the controllers make of a manifest, rank 0's first."""
     backend = backend_of(manifest)
-    objects = BACKENDS[backend].objects(BACKENDS[backend].by_itself(manifest)) if backend else []
+    if backend and isinstance(manifest.get("spec"), dict):  # what has another form is refused as it is
+        manifest = BACKENDS[backend].by_itself(manifest)
+    objects = BACKENDS[backend].objects(manifest) if backend else []
     return sorted((item for item in objects if item["kind"] == "Pod"), key=lambda pod: pod_wiring(pod)["rank"] != "0")
 
 

@@ -174,17 +174,19 @@ def hook_dtype(record: Record) -> str:
 def weights_agree(run: Run) -> Judgement:
     """Wherever weights were read, those ranks that have them have the same."""
     reads: dict[tuple[int, int, bool], dict[int, str]] = {}
-    parts, changed = set[int](), set[int]()  # models of which ranks hold parts; and those that a script changed last
+    parts, changed = set[int](), set[tuple[int, int]]()  # models in parts; and models that a rank's script changed last
     for record in run.of("weights"):
         key = record.whole("epoch"), record.whole("step"), bool(record["last"])
         reads.setdefault(key, {})[record.whole("rank")] = record.text("parameters")
         if record.get("part") is True:
             parts.add(record.whole("epoch"))
         if record["last"] and record.get("changed") is True:
-            changed.add(record.whole("epoch"))
+            changed.add((record.whole("epoch"), record.whole("rank")))
     # A script may load its best weights, or averaged ones, on one rank alone: nothing trains on them.
-    reads = {key: hashes for key, hashes in reads.items()
-             if not (key[2] and key[0] in changed and len(set(hashes.values())) > 1)}
+    for (model, _, last), hashes in reads.items():
+        if last and (others := hashes.keys() - {rank for number, rank in changed if number == model}):
+            for rank in hashes.keys() - others:
+                del hashes[rank]
     reason = blind(run)
     problems = [f"{len(set(hashes.values()))} different sets of weights after exchange {step} of model {model}"
                 for (model, step, _), hashes in reads.items() if model not in parts and len(set(hashes.values())) > 1]

@@ -50,11 +50,16 @@ def lowered_queues(
     """
     pairs = queue_pairs(work, live_objects, left)
     leaving, depth = leavers(work, live_objects, left), depths([*live_objects.values()])
+    specs = specs_of(live_objects)
     patches = []
     for item, live in sorted(pairs, key=lambda pair: -depth[name_of(pair[0])]):
         before, body = live.get("spec") or {}, lesser(item, live)
         if name_of(item) in leaving:
             body |= {"deserved": {}, "guarantee": {"resource": {}}}
+        children = [spec for spec in specs.values() if spec.get("parent") == name_of(item)]
+        if not fits(children, body):  # a queue with children moves with its amounts, and leaves this one only then
+            continue
+        specs[name_of(item)] = body
         if gives_up(before, body):
             spec = {key: value for key, value in body.items() if value not in ({}, None, {"resource": {}})}
             patches.append(patch({**item, "spec": spec}, live))
@@ -96,7 +101,7 @@ def leavers(
 ) -> frozenset[str]:
     """Queues without children that leave a parent in which there is no room for them beside those it keeps and gets."""
     pairs = queue_pairs(work, live_objects, left)
-    before: Specs = {name_of(live): live.get("spec") or {} for live in live_objects.values() if is_queue(live)}
+    before = specs_of(live_objects)
     lowered = before | {name_of(item): lesser(item, live) for item, live in pairs}
     new = [item for item in work if is_queue(item)]
     after = before | {name_of(item): item["spec"] for item in (*new, *map(without_amounts, left))}
@@ -110,6 +115,11 @@ def leavers(
         return fits(now, lowered[parent]) and fits(then, after[parent])
 
     return frozenset(name for name in moving if above[name] in before and not has_room(above[name]))
+
+
+def specs_of(live_objects: Mapping[Identity, Json]) -> Specs:
+    """The live queues, by name."""
+    return {name_of(live): live.get("spec") or {} for live in live_objects.values() if is_queue(live)}
 
 
 def name_of(item: Json) -> str:

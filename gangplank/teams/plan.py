@@ -93,6 +93,8 @@ def plan(
     new = frozenset(identity(item) for item in work if identity(item) not in live_objects)
     superfluous = surplus(desired, live, leaving)
     left = parents_left(work, live_objects, superfluous)
+    first = [item for item in superfluous if item not in left]
+    remaining = {key: item for key, item in live_objects.items() if item not in first}
     replaced = [
         live_objects[identity(item)]
         for item in work
@@ -100,9 +102,9 @@ def plan(
     ]
     return TeamsPlan(
         differences=(*differences, *absent(superfluous)),
-        remove=(*(item for item in superfluous if item not in left), *replaced),
+        remove=(*first, *replaced),
         remove_last=tuple(left),
-        lower=tuple(lowered_queues(work, live_objects, left)),
+        lower=tuple(lowered_queues(work, remaining, left)),
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
         new=new,
         probe=probed(desired, work, new),
@@ -113,7 +115,7 @@ def plan(
         ),
         notes=(
             *exceeded_quotas(work, live_objects),
-            *moving_queues(work, live_objects, left),
+            *moving_queues(work, remaining, left),
             *orphans(desired, live, leaving),
         ),
     )

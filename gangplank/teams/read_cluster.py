@@ -154,5 +154,5 @@ def in_queues(kube: Kube, queues: Collection[str]) -> list[tuple[str, str]]:
     return [
         (item["spec"]["queue"], f"{item['metadata']['namespace']}/{item['metadata']['name']}")
         for item in groups
-        if (item.get("spec") or {}).get("queue") in queues
+        if (item.get("spec") or {}).get("queue") in queues and (item.get("status") or {}).get("phase") != "Completed"
     ]

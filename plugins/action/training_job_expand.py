@@ -25,6 +25,7 @@ from gangplank.teams.load import teams_of
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec
 
+JOB = re.compile(r"training_job\s*:", re.MULTILINE)
 TAG = "a constructor for the tag"  # in what is wrong with a file that has one
 ROOT = Path(__file__).resolve().parents[2]  # a job names its script from the current folder, or from this checkout
 
@@ -64,10 +65,24 @@ class ActionModule(LibraryAction):
 def traps(text: str, source: str) -> list[Problem]:
     """The words of a job's file that Ansible reads otherwise than Helm or this library, which refuse them too."""
     try:
-        documents(text, source, strict=True)
+        documents(job_alone(text), source, strict=True)
     except SpecError as error:
         return [problem for problem in error.problems if TAG not in problem.got]  # Ansible's own, such as !vault
     return []
+
+
+def job_alone(text: str) -> str:
+    r"""The lines of a file of variables that are the job's, with the numbers that they have in the file.
+
+    >>> job_alone("site_a: yes\ntraining_job:\n  name: a\nsite_b: no")
+    '\ntraining_job:\n  name: a\n'
+    """
+    lines, inside = [], False
+    for line in text.splitlines():
+        if line[:1] not in ("", " ", "\t", "#", "-"):  # a key of the file's own
+            inside = bool(JOB.match(line))
+        lines.append(line if inside else "")
+    return "\n".join(lines)
 
 
 def parsed(job: Any, source: str, problems: list[Problem]) -> JobSpec:

@@ -68,7 +68,7 @@ def resumed(manifest: Json) -> Json:
     {'spec': {'runPolicy': {'backoffLimit': 3}}}
     """
     policy = manifest["spec"].get("runPolicy")
-    if not policy:
+    if not isinstance(policy, dict):
         return manifest
     kept = {key: value for key, value in policy.items() if key != "suspend"}
     return {**manifest, "spec": {**manifest["spec"], "runPolicy": kept}}

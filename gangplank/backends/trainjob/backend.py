@@ -64,7 +64,8 @@ def by_itself(manifest: Json) -> Json:
     The job itself has to say how many pods it has.
     """
     spec, usual = manifest["spec"], TORCH_DISTRIBUTED
-    if not (spec.get("runtimeRef") or {}).get("name") or not (spec.get("trainer") or {}).get("numNodes"):
+    parts = spec.get("runtimeRef"), spec.get("trainer")
+    if not (all(isinstance(part, dict) for part in parts) and parts[0].get("name") and parts[1].get("numNodes")):
         return resumed(manifest)
     reference = {"kind": usual["kind"], "name": usual["metadata"]["name"]}
     return resumed({**manifest, "spec": {**spec, "runtimeRef": reference}})

@@ -636,6 +636,12 @@ def test_a_new_script_takes_the_place_of_one_whose_job_is_gone(
     run(capsys, "submit", LINEAR)
     (old,) = (where for where in api.objects if "/configmaps/" in where)
     del api.objects[f"{JOBS}/linear"]
+    cron = old[:-1] + ("1" if old.endswith("0") else "0")  # a CronJob's pods mount this one
+    own = api.objects[old]
+    api.objects[cron] = own | {"metadata": own["metadata"] | {"name": cron.rpartition("/")[2]}}
+    volumes = [{"name": "x", "projected": {"sources": [{"configMap": {"name": cron.rpartition("/")[2]}}]}}]
+    api.objects["/apis/batch/v1/namespaces/default/cronjobs/nightly"] = {
+        "metadata": {"name": "nightly"}, "spec": {"jobTemplate": {"spec": {"volumes": volumes}}}}  # fmt: skip
     other = old.replace("linear-script", "linear-other-script")
     api.objects[other] = {"metadata": {"name": other.rpartition("/")[2], "namespace": "default",
                                        "labels": {"gangplank.dev/job": "linear"}}}  # fmt: skip
@@ -645,7 +651,7 @@ def test_a_new_script_takes_the_place_of_one_whose_job_is_gone(
     with contextlib.chdir(tmp_path):
         assert run(capsys, "submit", str(file))[0] == 0
     maps = {where for where in api.objects if "/configmaps/" in where}
-    assert (old in maps, other in maps, len(maps)) == (False, True, 2)
+    assert (old in maps, other in maps, cron in maps, len(maps)) == (False, True, True, 3)
 
 
 def test_delete_leaves_a_job_that_is_no_training(api: Api, capsys: pytest.CaptureFixture[str]) -> None:
@@ -657,7 +663,7 @@ def test_delete_leaves_a_job_that_is_no_training(api: Api, capsys: pytest.Captur
         api.objects[where] = {"metadata": own, "spec": {"template": {}}}
         code, _, err = run(capsys, "delete", "linear")
         assert (code, where in api.objects) == (1, True)
-        assert f"Job default/linear: got {whose}, expected a training. Fix: kubectl delete job linear -n default" in err
+        assert f"Job default/linear: got {whose}, expected a training. Fix: kubectl delete jobs.batch/linear" in err
 
 
 def test_a_named_namespace_is_that_of_a_job_file_without_one(

@@ -20,6 +20,7 @@ from gangplank.cli import main
 from gangplank.cli import proof as proof_command
 from gangplank.cluster import evidence, patience
 from gangplank.cluster.reader import READER_LIMITS
+from gangplank.errors import SpecError
 from gangplank.jobs.parse import parse_job
 from gangplank.proof import expected
 from gangplank.proof.claims import CLAIMS, Expected
@@ -82,6 +83,12 @@ def test_a_proof_that_fails_is_code_1_and_names_the_claim(tmp_path: Path, capsys
     assert "FAILED  weights agree" in out
     assert err.startswith("gangplank: digits: not proven: weights agree (2 different sets of weights after epoch 1, ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("spec", [{}, {"spec": None}, {"spec": "hi"}, {"spec": {"runPolicy": "hi"}}])
+def test_a_raw_job_of_another_form_is_refused(spec: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        expected.expected({"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "a"}, **spec})
 
 
 def test_what_is_expected_of_a_job_that_waits_or_has_a_runtime_of_the_clusters() -> None:

@@ -79,6 +79,8 @@ def test_a_job_file_below_the_home_is_found_as_ansible_finds_it(
         ("training_job:\n  name: a\n  name: b\n", ["the key 'name' twice"]),
         ("training_job_secret: !vault |\n  x\ntraining_job: {}\n", []),
         ("training_job: {name: a}\n", []),
+        ("site_open: yes\nx: &x [1]\ny: *x\ntraining_job:\n  name: a\ntraining_job_replace: yes\n", []),
+        ("site_open: yes\ntraining_job:\n  workers: 010\n", ["the bare word 010"]),
         ("", []),
     ],
 )

@@ -188,16 +188,18 @@ def pair(one: str, other: str, *, new: bool = False) -> list[Json]:
     ],
 )
 def test_a_queue_leaves_first_if_its_place_goes_to_another(after: list[Json], leaves: list[str]) -> None:
-    todo = plan(after, pair("p1", "p2"))
+    old = one(pair("p1", "p2"), "Queue", "ta")
+    old["metadata"]["name"] = "old"  # is removed before any other is lowered
+    todo = plan(after, [*pair("p1", "p2"), old])
     assert [(item["metadata"]["name"], item["spec"]["deserved"]) for item in todo.lower] == [
         (name, None) for name in leaves]  # fmt: skip
 
 
-def nested(*queues: Json, parent: str) -> list[Json]:
+def nested(*queues: Json, parent: str, **fields: Any) -> list[Json]:
     """A team below one of these queues of the site, each with its parent."""
     site = {"site": {"queues": [{"deserved": {"cpu": 2}, **queue} for queue in queues]}}
     team = {"name": "a", "members": [{"user": "ada"}], "cap": CAP, "deserved": {"cpu": 2}, "parent": parent}
-    specs = parse_teams({"a": {"team": team}}, site)
+    specs = parse_teams({"a": {"team": team | fields}}, site)
     return team_objects(specs[1], specs[0])
 
 
@@ -211,6 +213,9 @@ def test_a_parent_that_leaves_the_inventory_is_removed_once_its_queues_have_move
         ("a", None), ("r", None), ("q", None)]  # fmt: skip
     assert all(set(item) <= {"apiVersion", "kind", "metadata", "spec"} for item in todo.lower)
     assert [name for name in names(todo.write) if name.startswith("Queue")] == ["Queue a"]
+    inner = plan(nested(top, parent="p", queues=[{"name": "x", "deserved": {"cpu": 2}}]),
+                 nested(top, {"name": "q"}, parent="q", queues=[{"name": "x", "deserved": {"cpu": 2}}]))  # fmt: skip
+    assert (inner.lower, names(inner.remove_last)) == ((), ["Queue q"]), "a queue with children keeps its amounts"
     idle: Json = low | {"deserved": {}}
     assert names(plan(nested(top, parent="p"), nested(top, idle, parent="p")).remove) == ["Queue q"]
 

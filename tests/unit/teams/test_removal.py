@@ -193,6 +193,7 @@ def test_an_unfinished_job_of_any_kind_keeps_its_team(
 def test_a_gang_without_a_spec_keeps_no_queue(api: Api) -> None:
     """Anyone may create one: the API requires no field of it."""
     where = "/apis/scheduling.volcano.sh/v1beta1/namespaces/vision/podgroups/"
-    for name, more in (("empty", {}), ("works", {"spec": {"queue": "vision"}})):
+    ended = {"spec": {"queue": "vision"}, "status": {"phase": "Completed"}}
+    for name, more in (("empty", {}), ("works", {"spec": {"queue": "vision"}}), ("ended", ended)):
         api.objects[where + name] = {"metadata": {"name": name, "namespace": "vision"}, **more}
     assert read_cluster.in_queues(Kube(), ["vision"]) == [("vision", "vision/works")]
