@@ -137,11 +137,12 @@ class Note:
     def left(self, ages_s: Mapping[str, float]) -> list[str]:
         """Those of the revisions, each with its age, that were not there before; none without a note.
 
-        One that came much later than the note is not this Helm's: it makes its revision before it changes anything.
+        One that came much later than the note is not this Helm's: it makes its revision before it changes anything. Nor
+        is one of long before, of which the note would know: that may be of another cluster at this address.
         """
         before, noted = self._read()
         noted_s = time.time() - noted
-        return [name for name, age_s in ages_s.items() if name not in before and noted_s - age_s <= BEGUN_S]
+        return [name for name, age_s in ages_s.items() if name not in before and abs(noted_s - age_s) <= BEGUN_S]
 
     def removed(self, moments: Mapping[str, float]) -> list[str]:
         """Those of the revisions, each with when a Helm here would have begun to remove it, that this machine's did.

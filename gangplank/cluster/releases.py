@@ -25,6 +25,7 @@ from gangplank.cluster.client import METADATA, group_path
 from gangplank.cluster.helm_processes import Note, Place
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s import helm
+from gangplank.k8s.age import age_s
 from gangplank.k8s.diff import unlike
 from gangplank.k8s.manifest import written
 from gangplank.site.preflight import DEFAULT_PLACES
@@ -102,8 +103,9 @@ def third_party(kube: Kube, name: str, namespace: str, live: Json | None) -> Pro
     metas = [item["metadata"] for item in secrets["items"] or ()]
     if not any(meta["labels"].get("status") in COMPLETE for meta in metas):
         return None
-    place = Place(kube.api.configuration.host, namespace, name)
-    if any(MARK in (meta.get("annotations") or {}) for meta in metas) or Note(place).path.exists():
+    ages_s = {meta["name"]: age_s(meta.get("creationTimestamp")) for meta in metas}
+    interrupted = Note(Place(kube.api.configuration.host, namespace, name)).left(ages_s)
+    if interrupted or any(MARK in (meta.get("annotations") or {}) for meta in metas):
         return None
     command = f"kubectl annotate namespace {namespace} {sign_of(name)}="
     fix = f"take its component out of site_components, or hand the release over ({command})"

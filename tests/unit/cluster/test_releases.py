@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import tarfile
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -232,7 +233,9 @@ def theirs(api: Api, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Api:
     """A cluster with a Volcano that upstream's own command installed."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     labels = {"owner": "helm", "name": "volcano", "status": "deployed"}
-    api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"] = {"metadata": {"labels": labels}}
+    meta = {"name": "sh.helm.release.v1.volcano.v1", "labels": labels}
+    api.objects[f"{SPACE}/secrets/{meta['name']}"] = {"metadata": meta}
+    created(api, 3600)
     api.objects[SPACE] = {"metadata": {"name": "volcano-system"}}
     return api
 
@@ -260,7 +263,22 @@ def fail(api: Api) -> None:
 
 
 def interrupt(api: Api) -> None:
+    created(api, 0)
     Note(Place(Kube(api.kubeconfig).api.configuration.host, "volcano-system", "volcano")).write([])
+
+
+def created(api: Api, ago_s: float) -> None:
+    moment = datetime.now(UTC) - timedelta(seconds=ago_s)
+    meta = api.objects[f"{SPACE}/secrets/sh.helm.release.v1.volcano.v1"]["metadata"]
+    meta["creationTimestamp"] = moment.isoformat(timespec="seconds")
+
+
+@pytest.mark.parametrize("ago_s", [7200, -7200])
+def test_the_note_of_an_interrupted_run_says_nothing_of_a_release_of_another_time(theirs: Api, ago_s: float) -> None:
+    """It may be of an earlier cluster at the same address, as a lab's is always the same."""
+    interrupt(theirs)
+    created(theirs, ago_s)
+    assert judged(theirs) is not None
 
 
 @pytest.mark.parametrize("change", [mark, label, hand_over, fail, interrupt])
