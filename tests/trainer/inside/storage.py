@@ -145,7 +145,7 @@ def rotate() -> dict[str, object]:
     saver, real = checkpoint.Saver(folder, 1, "job"), shutil.rmtree
 
     def refuse(path: Path, *more: object, **options: object) -> None:
-        if Path(path).name.endswith(checkpoint.step_name(1)):
+        if Path(path).name == f".writing-{checkpoint.step_name(1)}":  # as it is called while it is removed
             raise OSError(errno.EIO, "Input/output error", str(path))
         real(path, *more, **options)
 
