@@ -109,12 +109,12 @@ def unfit(kube: Kube, job: Json, volumes: Sequence[Mapping[str, Any]] = ()) -> l
     """Why this cluster cannot run a job, before anything is created."""
     live_queues = kube.queues() if queues.queue_of(job).name else None  # None too without the right to list them
     problems = queues.problems(job, live_queues) if live_queues is not None else unscheduled(kube, job)
-    if volumes and (claims := claims_of(kube, job["metadata"]["namespace"])) is not None:
+    if volumes and (claims := volume_claims(kube, job["metadata"]["namespace"])) is not None:
         problems += mount_problems(volumes, claims)
     return problems
 
 
-def claims_of(kube: Kube, namespace: str) -> list[Json] | None:
+def volume_claims(kube: Kube, namespace: str) -> list[Json] | None:
     """The volume claims of a namespace; None without the right to list them."""
     try:
         return kube.items(*CLAIM, namespace)

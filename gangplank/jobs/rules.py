@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import posixpath
 from dataclasses import asdict, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +169,7 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
     if spec.script and spec.script.text is not None:
         places[SCRIPT_FOLDER] = "the script, which travels with the job"
     for index, volume in enumerate(spec.volumes):
-        mount = normal(volume.mount)
+        mount = names.normal_path(volume.mount)
         if mount == "/":
             bad(f"volumes[{index}].mount", volume.mount, "a folder below /")
         if mount in places:
@@ -199,23 +198,14 @@ def places(spec: JobSpec, bad: Bad) -> None:
         if inside and spec.volumes and not above:
             expected = "a folder below one of the volumes' mounts (anywhere else it is lost with the pod)"
             bad(name, place, expected, "choose such a folder, or mount a volume there")
-        elif inside and above and max(above, key=lambda volume: len(normal(volume.mount))).read_only:
+        elif inside and above and max(above, key=lambda volume: len(names.normal_path(volume.mount))).read_only:
             fix = "choose another folder, or leave read_only out"
             bad(name, place, "a folder of a volume that is not read_only", fix)
 
 
 def _under(path: str, folder: str) -> bool:
     """Whether a path is a folder or lies in it."""
-    return f"{normal(path)}/".startswith(f"{normal(folder).rstrip('/')}/")
-
-
-def normal(path: str) -> str:
-    """A path as the kernel takes it, without links.
-
-    >>> normal("//a/../b/"), normal("/")
-    ('/b', '/')
-    """
-    return posixpath.normpath(f"/{path.lstrip('/')}")
+    return f"{names.normal_path(path)}/".startswith(f"{names.normal_path(folder).rstrip('/')}/")
 
 
 def gang(spec: JobSpec, bad: Bad) -> None:

@@ -5,6 +5,7 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 LABEL_MAX = 63
@@ -50,3 +51,12 @@ def is_value(text: str) -> bool:
     (True, True, False)
     """
     return bool(_VALUE.fullmatch(text))
+
+
+def normal_path(path: str) -> str:
+    """A path as the kernel takes it, without links.
+
+    >>> normal_path("//a/../b/"), normal_path("/")
+    ('/b', '/')
+    """
+    return posixpath.normpath(f"/{path.lstrip('/')}")

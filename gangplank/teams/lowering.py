@@ -8,7 +8,7 @@ from gangplank.k8s import quantity
 from gangplank.teams.drift import identity, patch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from gangplank.spec import Json
     from gangplank.teams.drift import Identity
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def depths(live: Sequence[Json]) -> dict[str, int]:
     """How many queues are above each queue, as far as a tree that may have a circle says it."""
-    parents = {name_of(item): (item.get("spec") or {}).get("parent", "") for item in live if is_queue(item)}
+    parents = {name_of(item): parent_of(item) for item in live if is_queue(item)}
 
     def depth(name: str) -> int:
         count = 0
@@ -32,26 +32,25 @@ def depths(live: Sequence[Json]) -> dict[str, int]:
 
 def parents_left(work: Sequence[Json], live_objects: Mapping[Identity, Json], removed: Sequence[Json]) -> list[Json]:
     """Queues to remove, children first, whose children move to other parents: Volcano keeps a parent until then."""
-    left, parents = [], {(live.get("spec") or {}).get("parent") for _item, live in queue_pairs(work, live_objects)}
+    left, parents = [], {parent_of(live) for _item, live in queue_pairs(work, live_objects)}
     for item in removed:
         if is_queue(item) and name_of(item) in parents:
             left.append(item)
-            parents.add((item.get("spec") or {}).get("parent"))
+            parents.add(parent_of(item))
     return left
 
 
 def lowered_queues(
-    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
+    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json], leaving: Collection[str]
 ) -> list[Json]:
-    """Queues at the lesser of their live and their desired amounts, children first; `left` as of `parents_left`.
+    """Queues at the lesser of their live and their desired amounts, children first.
 
     Volcano's webhook checks every queue as it is written: an amount that moves from one queue to another must first be
-    taken away. A queue that leaves a parent without room for it gives up all of its amounts until it has left.
+    taken away. A queue that leaves a parent without room for it gives up all of its amounts until it has left. `left`
+    as of `parents_left`, `leaving` as of `leavers`.
     """
     pairs = queue_pairs(work, live_objects, left)
-    leaving, depth = leavers(work, live_objects, left), depths([*live_objects.values()])
-    specs = specs_of(live_objects)
-    patches = []
+    depth, specs, patches = depths([*live_objects.values()]), specs_of(live_objects), []
     for item, live in sorted(pairs, key=lambda pair: -depth[name_of(pair[0])]):
         before, body = live.get("spec") or {}, lesser(item, live)
         if name_of(item) in leaving:
@@ -96,10 +95,11 @@ def gives_up(before: Json, body: Json) -> bool:
     return guaranteed(body) != guaranteed(before) or any(body[part] != (before.get(part) or {}) for part in parts)
 
 
-def leavers(
-    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
-) -> frozenset[str]:
-    """Queues without children that leave a parent in which there is no room for them beside those it keeps and gets."""
+def leavers(work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json]) -> set[str]:
+    """Queues without children that leave a parent in which there is no room for them beside those it keeps and gets.
+
+    `left` as of `parents_left`.
+    """
     pairs = queue_pairs(work, live_objects, left)
     before = specs_of(live_objects)
     lowered = before | {name_of(item): lesser(item, live) for item, live in pairs}
@@ -114,7 +114,8 @@ def leavers(
         then = [*kept, *(lowered[name] for name in moving if above[name] == parent)]
         return fits(now, lowered[parent]) and fits(then, after[parent])
 
-    return frozenset(name for name in moving if above[name] in before and not has_room(above[name]))
+    crowded = {parent for parent in {above[name] for name in moving} if parent in before and not has_room(parent)}
+    return {name for name in moving if above[name] in crowded}
 
 
 def specs_of(live_objects: Mapping[Identity, Json]) -> Specs:
@@ -125,6 +126,11 @@ def specs_of(live_objects: Mapping[Identity, Json]) -> Specs:
 def name_of(item: Json) -> str:
     """The name of an object."""
     return str(item["metadata"]["name"])
+
+
+def parent_of(item: Json) -> str:
+    """The parent that a queue names; empty without one, which is the root."""
+    return str((item.get("spec") or {}).get("parent") or "")
 
 
 def is_queue(item: Json) -> bool:
@@ -154,14 +160,12 @@ def guaranteed(spec: Json) -> Mapping[str, str]:
     return amounts
 
 
-def moving_queues(
-    work: Sequence[Json], live_objects: Mapping[Identity, Json], left: Sequence[Json] = ()
-) -> list[str]:
-    """What happens to the work in queues that change their parent; `left` as of `parents_left`."""
+def moving_queues(leaving: Collection[str]) -> list[str]:
+    """What happens to the work in queues that change their parent; `leaving` as of `leavers`."""
     return [
         f"queue {name} moves to another parent: until then it deserves and is guaranteed nothing, so queues that wait "
         "may reclaim its pods"
-        for name in sorted(leavers(work, live_objects, left))
+        for name in sorted(leaving)
     ]
 
 

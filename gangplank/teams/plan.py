@@ -9,7 +9,7 @@ from gangplank.backends.queueing import QUEUE_SYSTEM
 from gangplank.k8s import quantity
 from gangplank.k8s.plan import Plan
 from gangplank.teams.drift import STATE, Difference, drift, identity, patch
-from gangplank.teams.lowering import depths, lowered_queues, moving_queues, parents_left
+from gangplank.teams.lowering import depths, leavers, lowered_queues, moving_queues, parents_left
 from gangplank.teams.metadata import metadata, team_of
 from gangplank.teams.namespaces import foreign, taken
 
@@ -94,7 +94,9 @@ def plan(
     superfluous = surplus(desired, live, leaving)
     left = parents_left(work, live_objects, superfluous)
     first = [item for item in superfluous if item not in left]
-    remaining = {key: item for key, item in live_objects.items() if item not in first}
+    gone = set(map(identity, first))
+    remaining = {key: item for key, item in live_objects.items() if key not in gone}
+    moving = leavers(work, remaining, left)
     replaced = [
         live_objects[identity(item)]
         for item in work
@@ -104,7 +106,7 @@ def plan(
         differences=(*differences, *absent(superfluous)),
         remove=(*first, *replaced),
         remove_last=tuple(left),
-        lower=tuple(lowered_queues(work, remaining, left)),
+        lower=tuple(lowered_queues(work, remaining, left, moving)),
         write=(*(patch(item, live_objects.get(identity(item))) for item in work), *map(open_command, closed)),
         new=new,
         probe=probed(desired, work, new),
@@ -115,7 +117,7 @@ def plan(
         ),
         notes=(
             *exceeded_quotas(work, live_objects),
-            *moving_queues(work, remaining, left),
+            *moving_queues(moving),
             *orphans(desired, live, leaving),
         ),
     )

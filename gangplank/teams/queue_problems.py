@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gangplank.teams.drift import identity
-from gangplank.teams.lowering import is_queue, name_of
+from gangplank.teams.lowering import is_queue, name_of, parent_of
 from gangplank.teams.metadata import team_of
 from gangplank.teams.read_cluster import in_queues
 
@@ -51,8 +51,3 @@ def first_parents(todo: TeamsPlan, live: Sequence[Json]) -> set[str]:
 def queues_of(items: Iterable[Json]) -> list[Json]:
     """The queues among objects."""
     return [item for item in items if is_queue(item)]
-
-
-def parent_of(item: Json) -> str:
-    """The parent that a queue names; empty without one, which is the root."""
-    return str((item.get("spec") or {}).get("parent") or "")

@@ -25,7 +25,7 @@ from gangplank.teams.load import teams_of
 if TYPE_CHECKING:
     from gangplank.spec import JobSpec
 
-JOB = re.compile(r"training_job\s*:", re.MULTILINE)
+JOB = re.compile(r"^training_job\s*:", re.MULTILINE)  # the line that begins a job
 TAG = "a constructor for the tag"  # in what is wrong with a file that has one
 ROOT = Path(__file__).resolve().parents[2]  # a job names its script from the current folder, or from this checkout
 
@@ -102,7 +102,7 @@ def job_file() -> tuple[str, str]:
         # Where Ansible has read it: a shell leaves the ~ of `@~/mine.yml` as it is.
         file = Path(DataLoader().path_dwim(words[1:])) if words.startswith("@") else None
         text = file.read_text(errors="replace") if file else ""
-        if re.search(r"(?m)^training_job\s*:", text):
+        if JOB.search(text):
             return str(words[1:]), "" if text.startswith("$ANSIBLE_VAULT;") else text
     return "training_job", ""
 

@@ -114,7 +114,7 @@ def test_the_ranks_have_the_same_arguments_but_for_those_that_name_a_rank(
 
 
 @pytest.mark.parametrize(("kind", "steps", "looks"), [
-    ("state-first", 13, 3),  # torch.distributed.checkpoint makes an optimizer's state by a step without gradients
+    ("state-first", 13, 3),  # torch.distributed.checkpoint makes an optimizer's state by a step with zeros
     ("clipped-by-hook", 12, 2),  # which the look at the first exchange does not see
 ])
 def test_what_libraries_and_scripts_do_to_gradients_is_no_missing_exchange(

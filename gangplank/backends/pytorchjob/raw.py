@@ -83,7 +83,7 @@ def with_changes(manifest: Json, live: Json) -> Json:
     >>> with_changes(job, now)["spec"]["pytorchReplicaSpecs"]
     {'Worker': {'replicas': 3}}
     """
-    policy = (live["spec"].get("runPolicy") or {})
+    policy = live["spec"].get("runPolicy") or {}
     manifest = manifest if policy.get("suspend") else resumed(manifest)
     spec, elastic = manifest["spec"], manifest["spec"].get("elasticPolicy")
     replicas = spec.get("pytorchReplicaSpecs") or {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from typing import TYPE_CHECKING
 
 from gangplank.backends.base import block
@@ -60,15 +59,10 @@ def volumes(spec: JobSpec, bad: Bad) -> None:
     if own and len(spec.name) + SUFFIX > names.LABEL_MAX:
         most = names.LABEL_MAX - SUFFIX
         bad("name", spec.name, f"at most {most} characters with volcano.volumes, which are named after the job")
-    mounts = {normal(volume.mount) for volume in spec.volumes} | {SVC_MOUNT, SCRIPT_FOLDER}
+    mounts = {names.normal_path(volume.mount) for volume in spec.volumes} | {SVC_MOUNT, SCRIPT_FOLDER}
     mounts |= {SHM_FOLDER} if spec.shm_size else set()
     for index, volume in enumerate(own):
-        mount = normal(str(volume.get("mountPath") or ""))
+        mount = names.normal_path(str(volume.get("mountPath") or ""))
         if mount in mounts:
             bad(f"volcano.volumes[{index}].mountPath", mount, "a path at which nothing else is mounted")
         mounts.add(mount)
-
-
-def normal(path: str) -> str:
-    """A path as the kernel takes it."""
-    return posixpath.normpath(f"/{path.lstrip('/')}")
