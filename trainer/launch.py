@@ -148,20 +148,21 @@ def join(wiring: Wiring, backend: str, rendezvous_timeout: int, collective_timeo
                           f"running, and is that address the master's? ({str(error).splitlines()[0]})") from error
 
 
-def patient_group() -> dist.ProcessGroup:
+def patient_group(collective_timeout: int) -> dist.ProcessGroup:
     """All ranks, which wait long for each other there; a rank that ends still ends the others' wait at once.
 
-    They meet within the usual time: a rank that is lost before is not seen to end.
+    They meet within `collective_timeout` (seconds): a rank that is lost before is not seen to end, and torch's own
+    default is half an hour.
     """
-    group: dist.ProcessGroup = dist.new_group(backend="gloo")
+    group: dist.ProcessGroup = dist.new_group(backend="gloo", timeout=timedelta(seconds=collective_timeout))
     c10d = dist.distributed_c10d
     set_timeout = getattr(c10d, "set_timeout", None) or c10d._set_pg_timeout  # as it was called before torch 2.14
     set_timeout(timedelta(seconds=PATIENT_S), group)
     return group
 
 
-def prepare_together(prepare: Callable[[], None]) -> None:
+def prepare_together(prepare: Callable[[], None], collective_timeout: int) -> None:
     """Prepare this rank and return when all are prepared."""
-    group = patient_group()
+    group = patient_group(collective_timeout)
     prepare()
     dist.barrier(group)

@@ -112,7 +112,8 @@ class Training:
         self.config, self.wiring, self.device = config, wiring, device
         self.clock, self.began = Clock(), time.monotonic()
         self.stop_wanted = self.waits = False  # waits: rank 0 was still writing, so that the others wait for it
-        self.patient = patient_group() if config.output else None  # the others wait in it while rank 0 writes
+        # All others wait in it while rank 0 writes.
+        self.patient = patient_group(config.collective_timeout) if config.output else None
         signal.signal(signal.SIGTERM, self._want_stop)
         if config.on_gpu:
             make_exact(config.precision)
@@ -385,7 +386,7 @@ def main(argv: list[str], download: Callable[[], None] | None = None) -> int:
         device = choose_device(wiring, config.backend, config.on_gpu)
         join(wiring, config.backend, config.rendezvous_timeout, config.collective_timeout)
         if download:
-            prepare_together(download)
+            prepare_together(download, config.collective_timeout)
         training = Training(config, wiring, device)
         training.run()
         dist.destroy_process_group()

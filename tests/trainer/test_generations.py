@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gangplank.proof.verdict import Expected, prove, read_records
 from tests.support.processes import descendants
 from tests.trainer.harness import LIMIT_S
@@ -52,6 +54,15 @@ def test_ranks_killed_at_random_instants_again_and_again(root: Root, full: bool,
     for evidence in ((root.host(out) / "evidence.jsonl").read_text(), "\n".join(logs)):
         verdict = prove(read_records(evidence), Expected(3, epochs=epochs, global_batch=96, job_uid="job-1"))
         assert verdict.passed, verdict.text()
+
+
+@pytest.mark.parametrize("group", [1, 2, 3], ids=["to prepare", "to wait for rank 0", "for checkpoints"])
+def test_a_rank_that_is_killed_between_two_process_groups_ends_the_others_soon(root: Root, group: int) -> None:
+    """They waited half an hour, torch's default, for a rank that could not come."""
+    ranks = root.train(3, str(group), *FLAGS, "--output", root.new(), script="/tests/inside/lost.py", limit_s=30.0)
+    assert [rank.code for rank in ranks] == [1, -signal.SIGKILL, 1]
+    for rank in (ranks[0], ranks[2]):
+        assert "lost the others" in rank.text
 
 
 def test_two_pods_under_torchrun_restart_in_place_and_meet_no_stale_keys(
