@@ -25,7 +25,7 @@ from bench import machine, page
 from bench.figures import Result, compare, not_compared, number, of_json, ranged, read, to_json
 from bench.part import ROOT, STATE, BenchError, Lab, Setting, parts, playbook, run
 from gangplank import text
-from gangplank.cli.fetch import interrupted_by_term
+from gangplank.cli.fetch import interruptible
 from gangplank.disk import rename
 from gangplank.errors import GangplankError, Problem
 from gangplank.wait import late, polls
@@ -216,7 +216,7 @@ def main(arguments: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = sorted({part for module in some.values() for part in module.PART.builds})
     try:
-        with interrupted_by_term():
+        with interruptible():
             if wanted:
                 run(sys.executable, "-m", "lab.build", *wanted)
             wrong = every_part(some, commit, folder)

@@ -19,7 +19,7 @@ PROGRAM = ("boot", "command", "arguments")  # a fork has these of its parent
 def process(pid: int) -> dict[str, Any]:
     """What identifies a living process, and its command; empty if it has ended."""
     with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
         if fields[0] not in "ZX":
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
             own = {"pid": pid, "started": int(fields[19]), "boot": boot(), "command": command[:300]}
@@ -82,7 +82,7 @@ def end_with_parent(yes: bool) -> None:
 def is_hidden(pid: int) -> bool:
     """Whether a process exists that another user may not see: proc(5), hidepid."""
     try:
-        Path(f"/proc/{pid}/stat").read_text()
+        Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         try:
             os.kill(pid, 0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.cli import terminal
 from gangplank.cli.cluster import cluster_of
-from gangplank.cli.fetch import Meter, interrupted_by_term, mib
+from gangplank.cli.fetch import Meter, interruptible, mib
 from gangplank.cluster import data as bringing
 from gangplank.cluster.landing import problem
 from gangplank.cluster.local_files import local_files
@@ -36,7 +36,7 @@ def data(args: argparse.Namespace) -> int:
     sums = sums_of(args.sha256, args.sources)
     meter = Meter(claim)
     kube = cluster_of(args, changes=True).patient(meter.note)
-    with interrupted_by_term():
+    with interruptible():
         place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, args.secret)
         local = () if remote else local_files([Path(source) for source in args.sources], meter.show)
         order = bringing.Order(place, folder, local, tuple(remote), sums, tuple(args.replace))
@@ -60,7 +60,7 @@ def on_claim(args: argparse.Namespace, verb: str, claim: str, name: str) -> int:
         raise terminal.UsageError(str(Problem(name, wrong, "a file or a folder of the claim", "write CLAIM:PATH")))
     meter = Meter(claim)
     kube = cluster_of(args, changes=removes).patient(meter.note)
-    with interrupted_by_term():
+    with interruptible():
         place = bringing.place_of(kube, kube.namespace_of(args.namespace), claim, args.image, args.queue, ())
         order = bringing.Order(place, name)
         result = bringing.about(kube, order, verb, meter.show)

@@ -17,6 +17,7 @@ from gangplank.cli.jobs import locate
 from gangplank.cluster import evidence
 from gangplank.cluster import fetch as fetching
 from gangplank.cluster.landing import File, Landing
+from gangplank.cluster.reader import output_of
 from gangplank.errors import GangplankError, KubeError, Problem
 from gangplank.proof.expected import EVIDENCE, expected
 from gangplank.proof.records import complete, select
@@ -39,7 +40,7 @@ def fetch(args: argparse.Namespace) -> int:
     job = source(kube, args)
     name = str(job["metadata"]["name"])
     folder, meter = Path(args.output or name), Meter(name)
-    with interrupted_by_term(), Landing(folder, f"{job['metadata'].get('namespace', '')}/{name}") as target:
+    with interruptible(), Landing(folder, owner(kube, job)) as target:
         result = fetching.fetch(kube.patient(meter.note), job, args.path or "", target, meter.show, args.replace)
         meter.close()
         size = sum(file.size for file in result.new)
@@ -52,7 +53,7 @@ def fetch(args: argparse.Namespace) -> int:
             result.left |= keep_evidence(kube, job, target, args.replace)
     if not result.left:
         return terminal.OK
-    rows = [f"  {path}: {why}" for path, why in list(result.left.items())[:fetching.NAMES]]
+    rows = [f"  {plain(path)}: {plain(why)}" for path, why in list(result.left.items())[:fetching.NAMES]]
     more = [f"  and {len(result.left) - fetching.NAMES} more"] if len(result.left) > fetching.NAMES else []
     head = str(Problem(f"job {name}", f"{counted(len(result.left), 'file')} not fetched", "files of the output alone"))
     raise GangplankError("\n".join([head, *rows, *more]))
@@ -68,6 +69,12 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
     job = inputs.gather([args.job], None, args.site, named=args.namespace, grants=False)[1][-1][1]
     job["metadata"].setdefault("namespace", kube.namespace_of(args.namespace))
     return job
+
+
+def owner(kube: Kube, job: Json) -> str:
+    """Whose the files are: a job of this name elsewhere, or with another output, has others."""
+    meta, output = job["metadata"], output_of(job)
+    return f"{kube.api.configuration.host} {meta.get('namespace', '')}/{meta['name']} {output or ''}"
 
 
 def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]) -> dict[str, str]:
@@ -88,7 +95,19 @@ def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]
         terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {target.folder}")
     elif unread:
         raise unread[0]
+    elif not is_of(target, expected(job).job_uid):
+        return {EVIDENCE: "the one here is of another run, and the logs of this one lack records. Fix: remove it"}
     return {}
+
+
+def is_of(target: Landing, job_uid: str | None) -> bool:
+    """Whether the evidence in a folder may be that of a job; true if there is none."""
+    if job_uid is None or (size := target.size(EVIDENCE)) is None:
+        return True
+    if size < 0:  # no file
+        return False
+    with (target.folder / EVIDENCE).open("rb") as lines:
+        return any(job_uid.encode() in line for line in lines)
 
 
 def mib(size: int) -> str:
@@ -110,7 +129,7 @@ class Meter:
         """Show how far it is."""
         text = f"{self.name}: {phase}" + (f": {mib(done)} of {mib(total)}" if total else "")
         if self.live:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{plain(text)}", end="", file=sys.stderr, flush=True)
         elif time.monotonic() - self.last >= LINE_S:
             self.last = time.monotonic()
             terminal.note(text)
@@ -127,13 +146,15 @@ class Meter:
 
 
 @contextlib.contextmanager
-def interrupted_by_term() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does, so that its pod is removed."""
+def interruptible() -> Iterator[None]:
+    """Let SIGTERM, and the end of the terminal, end a command as Ctrl-C does, so that its pod is removed."""
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    ends = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]  # nohup
+    before = {one: signal.signal(one, interrupt) for one in ends}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for one, handler in before.items():
+            signal.signal(one, handler)

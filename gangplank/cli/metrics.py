@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import sys
 import threading
+import time
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,20 +43,25 @@ def families(samples: Samples) -> Iterator[Metric]:
 
 
 class Collector:
-    """What an endpoint asks at each scrape: one reading of the cluster at a time."""
+    """What an endpoint asks at each scrape: one reading of the cluster at a time, for all that wait for it."""
 
     def __init__(self, read: Callable[[], Samples]) -> None:
         self.read = read
         self.turn = threading.Lock()
+        self.samples, self.ended = unanswered(), -math.inf
 
     def collect(self) -> Iterator[Metric]:
         """The site now; a cluster that does not answer is a sample too."""
+        asked = time.monotonic()
         with self.turn:
-            try:
-                samples = self.read()
-            except KubeError as error:
-                terminal.note(str(error))
-                samples = unanswered()
+            if self.ended < asked:
+                try:
+                    self.samples = self.read()
+                except KubeError as error:
+                    terminal.note(str(error))
+                    self.samples = unanswered()
+                self.ended = time.monotonic()
+            samples = self.samples
         yield from families(samples)
 
 

@@ -88,7 +88,7 @@ def fields(now: Overview) -> Json:
 
     def plain_value(value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {name: amounts.shown(name, amount).partition(" ")[0] for name, amount in sorted(value.items())}
+            return {name: amounts.exact(name, amount) for name, amount in sorted(value.items())}
         return round(value, 1) if isinstance(value, float) else value
 
     tables = {

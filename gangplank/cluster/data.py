@@ -24,7 +24,7 @@ from gangplank.cluster.receive import named
 from gangplank.cluster.starting import Start
 from gangplank.errors import GangplankError, KubeError, Problem, shown
 from gangplank.k8s import quantity
-from gangplank.text import listed
+from gangplank.text import listed, plain
 from gangplank.wait import polls
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def refuse_others(order: Order, names: Sequence[str], count: int = 0) -> None:
     if not others:
         return
     more = max(count, len(others)) - len(others[:10])
-    got = f"other files named {', '.join(others[:10])}{f' and {more} more' if more else ''}"
+    got = f"other files named {', '.join(map(plain, others[:10]))}{f' and {more} more' if more else ''}"
     fix = "bring them into another folder of the claim, or name each, or its folder, with --replace"
     raise GangplankError(str(Problem(order.title, got, "none, or the same files", fix)))
 

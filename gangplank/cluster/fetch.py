@@ -98,8 +98,9 @@ def fetch(
                 result.new.append(file)
         missing = [file for file in missing if file not in done]
         tries = 0 if done or sum(map(target.fetched, missing)) > begun else tries
-    target.settle(file for file in result.files if file.name not in result.left)
-    target.forget()
+    here = [file for file in result.files if file.name not in result.left]
+    target.settle(here)
+    target.forget(file.name for file in here)
     return result
 
 

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import stat
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -30,6 +31,7 @@ RECORDED = 2  # lines of a file that count: the last may be of one that did not 
 LINKS = {errno.ELOOP, errno.EMLINK}  # what systems say of a link under O_NOFOLLOW
 OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 LONGEST = 255  # bytes of a part of a name
+KEPT_S = 24 * 3600  # a part that nobody continues
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,13 @@ class File:
 
     @property
     def part(self) -> str:
-        """Its name in PARTS; two files may have the same bytes."""
-        text = f"{self.origin or self.sha256} {self.name}"
-        return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        """Its name in PARTS: which file it is, and in which version."""
+        return f"{short(self.name)}-{short(self.origin or self.sha256)}"
+
+
+def short(text: str) -> str:
+    """What identifies a text in a name."""
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def problem(name: str, reserved: str = PARTS) -> str:
@@ -273,11 +279,14 @@ class Landing:
                         rows[str(owner), str(name)] = [*before, (int(size), str(sha256))][-RECORDED:]
         return rows
 
-    def forget(self) -> None:
-        """Remove what earlier runs began and nobody asks for any more."""
+    def forget(self, names: Iterable[str], kept_s: float = KEPT_S) -> None:
+        """Remove other versions of files that are here by now, and what nobody has continued for so long."""
+        here = set(map(short, names))
         for name in {*os.listdir(self.parts)} - {RECORD}:  # noqa: PTH208  # an open folder has no path
             with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=self.parts)
+                age_s = time.time() - os.stat(name, dir_fd=self.parts, follow_symlinks=False).st_mtime
+                if name.partition("-")[0] in here or age_s > kept_s:
+                    os.unlink(name, dir_fd=self.parts)
 
     def free(self) -> int:
         """Bytes that can still be written."""

@@ -164,8 +164,8 @@ def follow(
 ) -> Iterator[str]:
     """The lines of one run of a container (the default one, if not named) to its end, as they are written.
 
-    Without `on`, only those until now. `enough` is asked at the end of each answer: whether that was all.
-    With the `place` of an earlier call, those after it.
+    Without `on`, only those until now. `enough` is asked at the end of each answer, also of one that was cut: whether
+    that was all. With the `place` of an earlier call, those after it.
     Raises KubeError if the log does not exist, or if the API server is down for longer than `kube` is patient.
     """
     from urllib3.exceptions import HTTPError
@@ -190,7 +190,7 @@ def follow(
             if begun and error.status in GONE:
                 break
             raise
-        again, begun = begun and not before, True
+        again, begun, all_read = begun and not before, True, False
         rest.clear()
         try:
             for raw in split(answer.stream(decode_content=True), rest):
@@ -202,12 +202,14 @@ def follow(
                     pause.reset()
                     yield from [ROTATED, text] if place.rotated else [text]
             else:
-                if over or enough():
-                    break
+                all_read = over or enough()
         except (HTTPError, OSError):
             rest.clear()  # half a line, which comes again
+            all_read = enough()
         finally:
             answer.close()
+        if all_read:
+            break
     text = place.take(b"".join(rest)) if any(rest) else None
     if text is not None:
         yield text

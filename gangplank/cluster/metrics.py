@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from gangplank.backends import backend_of
@@ -163,8 +164,9 @@ def put_jobs(samples: Samples, kube: Kube, namespaces: Sequence[str], state: Sna
         logs += [(key_of(job), pod) for pod in own if overview.runs(pod)]
         put_job(samples, job, own, kube.now(), known=namespace not in unread)
     missing += overview.unread_pods(unread)
+    until = monotonic() + overview.LOGS_S
     with ThreadPoolExecutor(overview.THREADS) as pool:
-        said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away), logs[:MOST_LOGS])
+        said = pool.map(lambda one: overview.reading(kube, one[1], missing, state.away, until), logs[:MOST_LOGS])
         by_job: dict[tuple[str, ...], dict[int, Reading]] = {}
         for (key, _), ranks in zip(logs, said, strict=False):
             by_job.setdefault(key, {}).update(ranks)
@@ -213,6 +215,8 @@ def retries_of(job: Json, pods: Sequence[Json]) -> int:
 def waiting_s(job: Json, pods: Sequence[Json], retries: int, now: datetime) -> float:
     """Seconds since which a job waits for pods: since it began again, if it did; 0 if every pod that exists runs.
 
+    One without pods that began before has waited since its state changed.
+
     `now` is by the API server's clock, as the times of objects are.
     """
     late = [pod for pod in pods if not overview.runs(pod)]
@@ -220,6 +224,10 @@ def waiting_s(job: Json, pods: Sequence[Json], retries: int, now: datetime) -> f
         return 0.0
     again = late and (retries or len(late) < len(pods))
     since = min((str(pod["metadata"].get("creationTimestamp", "")) for pod in late), default="") if again else ""
+    if retries and not pods:
+        status = job.get("status") or {}
+        states = [status.get("state") or {}, *(status.get("conditions") or ())]
+        since = max((str(state.get("lastTransitionTime") or "") for state in states), default="")
     return max(age_s(since or job["metadata"].get("creationTimestamp"), now), 0.001)
 
 

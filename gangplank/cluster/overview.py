@@ -5,7 +5,9 @@ Jobs of namespaces that a user may not list appear in the sums of queues and nod
 
 from __future__ import annotations
 
+import math
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 LINES = 200  # of the log of a job's first rank, from its end
 THREADS = 8
+LOGS_S = 10.0  # after which no further log is asked for
 JOB_COLUMNS = ("job", "namespace", "back-end", "state", "running", "pods", "progress", "left", "created")
 NOT_COUNTED = re.compile(r"^(pods|ephemeral-storage|hugepages-.*|attachable-volumes-.*|count/.*)$")
 STAMP = re.compile(r"^(\S+(?:Z|[+-]\d\d:\d\d)) (.*?)\r?$")  # in the node's time zone; a terminal adds \r
@@ -173,10 +176,12 @@ def component_rows(kube: Kube, missing: list[str]) -> Iterator[Json]:
         own = [item for item in workloads if item["metadata"]["namespace"] == component.namespace]
         if own:
             counts = [pods_of(item) for item in own]
+            none = any((item.get("spec") or {}).get("replicas") == 0 for item in own)  # a Deployment scaled to zero
+            whole = not none and all(there >= wanted for there, wanted in counts)
             ready, size = sum(one[0] for one in counts), sum(one[1] for one in counts)
             images = {image for item in own for image in images_of(item)}
             tags = sorted({match[1] for image in images if (match := TAG.search(image))})
-            state = "yes" if ready >= size else "no"
+            state = "yes" if whole else "no"
             name = component.title.removeprefix("a ").removeprefix("the ")
             yield {"component": name, "version": ", ".join(tags), "ready": state, "pods": f"{ready} of {size}"}
 
@@ -235,9 +240,10 @@ def device_rows(state: Snapshot) -> Iterator[Json]:
     known = PODS not in state.unread
     for device in sorted({name for room in state.rooms for name in room.total if is_extended(name)}):
         rooms = [room for room in state.rooms if room.total.get(device)]
-        total, free = (sum(amounts.get(device, 0) for amounts in side) // 1000 for side in
-                       ([room.total for room in rooms], [room.free for room in rooms]))  # fmt: skip
-        held = total - free
+        total = sum(room.total[device] for room in rooms) // 1000
+        held = sum(room.total[device] - room.free.get(device, 0) for room in rooms) // 1000  # also of what is unhealthy
+        usable = [room for room in rooms if ready(room.node)]
+        free = sum(max(0, room.free.get(device, 0)) for room in usable) // 1000
         row = {"device": device, "nodes": len(rooms), "total": total}
         yield row | {"held": held if known else None, "free": free if known else None}
 
@@ -315,13 +321,14 @@ def job_rows(kube: Kube, namespace: str, state: Snapshot, missing: list[str]) ->
     jobs = submitted(kube, [namespace] if namespace else [], missing)
     state, unread = with_pods(kube, state, [job for job in jobs if not phase(job).ended])
     missing += unread_pods(unread)
-    pods = PodsOfJobs(state)
+    pods, until = PodsOfJobs(state), time.monotonic() + LOGS_S
 
     def row(job: Json) -> Json:
         meta, live = job["metadata"], not phase(job).ended
         readable = live and meta.get("namespace", "") not in unread
         running = [pod for pod in pods.of(job) if runs(pod)]
-        said = reading(kube, first(running), missing, state.away).get(0, Reading()) if live and running else Reading()
+        ranks = reading(kube, first(running), missing, state.away, until) if live and running else {}
+        said = ranks.get(0, Reading())
         return {
             "job": meta["name"],
             "namespace": meta.get("namespace", ""),
@@ -368,12 +375,20 @@ def items_in(
     yield from answer
 
 
-def reading(kube: Kube, pod: Json, missing: list[str], away: Collection[str] = ()) -> dict[int, Reading]:
-    """What the ranks of a pod say of their progress; nothing where its node does not answer, as the `away` do not."""
+def reading(
+    kube: Kube, pod: Json, missing: list[str], away: Collection[str] = (), until: float = math.inf
+) -> dict[int, Reading]:
+    """What the ranks of a pod say of their progress; nothing where its node does not answer, as the `away` do not.
+
+    Nothing is begun after `until`, by the monotonic clock: each node that does not answer may take half a minute.
+    """
     meta, node = pod["metadata"], pod["spec"].get("nodeName")
     what = f"progress of jobs in {meta['namespace']}"
     if node in away:
         missing.append(f"{what}: node {node} does not answer")
+        return {}
+    if time.monotonic() > until:
+        missing.append(f"{what}: nodes took longer than {LOGS_S:.0f} s to answer")
         return {}
     try:
         lines = kube.patient(limit_s=0).log(pod, last=LINES, most=MOST_BYTES, timestamps=True)

@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import sys
 import time
@@ -114,6 +115,7 @@ def receive(rows: list[Any], pieces: Path, target: Claim, replace: list[str]) ->
             why = place(target, file, replace)
             placed += [] if why else [number]
             left |= {str(number): why} if why else {}
+    target.forget((rows[number][0] for number in placed), kept_s=math.inf)  # what is old may be next
     return {"placed": placed, "left": left}
 
 
@@ -163,7 +165,7 @@ class Collector:
             begun = self.begun(entry)
             hashes[entry.name] = self.bring(entry, done - begun, missing)
             done += (entry.size or 0) - begun
-        self.target.forget()
+        self.target.forget(entry.name for entry in every)
         return {**answer, **named(hashes)}
 
     def check(self, every: list[Entry]) -> None:
@@ -193,10 +195,12 @@ class Collector:
             return OTHER, ""
         sha256 = self.sums.get(entry.name)
         if sha256 is None:
-            digest = hashlib.sha256()
+            digest, at = hashlib.sha256(), 0
             for block in entry.read(0)[1]:
                 digest.update(block)
+                at += len(block)
                 self.say(f"compares {entry.name}", 0, 0)
+            self.check_end(entry, at)
             sha256 = digest.hexdigest()
         return (SAME if self.target.has(File(entry.name, size, sha256)) else OTHER), sha256
 
@@ -221,9 +225,7 @@ class Collector:
             self.say("brings", done + at, missing)
         if not at:
             self.target.write(file, 0, b"")
-        if entry.size is not None and at != entry.size:
-            got = f"{at} bytes of {entry.name}"
-            raise Interrupted(str(Problem(self.title, got, f"{entry.size} bytes", "try again: it continues")))
+        self.check_end(entry, at)
         sha256 = digest.hexdigest()
         if self.sums and sha256 != self.sums[entry.name]:
             os.unlink(file.part, dir_fd=self.target.parts)
@@ -232,6 +234,12 @@ class Collector:
         if why := place(self.target, dataclasses.replace(file, size=at, sha256=sha256), self.replace):
             raise GangplankError(str(Problem(self.target.title(entry.name), why, "what was read", "try again")))
         return sha256
+
+    def check_end(self, entry: Entry, at: int) -> None:
+        """Raise if a server ended before the end of a file."""
+        if entry.size is not None and at != entry.size:
+            got = f"{at} bytes of {entry.name}"
+            raise Interrupted(str(Problem(self.title, got, f"{entry.size} bytes", "try again: it continues")))
 
     def say(self, phase: str, done: int, total: int) -> None:
         """Say how far it is, now and then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,9 @@ LINES = 200  # of each log, from its end
 MORE_LINES = 1000  # of a rank that may print a lot between two lines about its steps
 NO_LOG = "unable to retrieve container logs for "  # what the kubelet answers instead of one
 LEFT_OUT = {"type": "", "reason": "", "message": ""}  # of an event
+NO_NAMESPACE = re.compile(r'namespaces "([^"]+)" not found')
 MOST_LOGS = 64  # that are read of a job
+SILENT_S = 40.0  # after which no further log is asked for: each that is silent may take half a minute
 LOGS_S = 10.0  # for all of them together: if a node does not answer, the API server's answer is one that may change
 
 
@@ -220,6 +223,9 @@ def _dry_run(kube: Kube, where: str, item: Json, what: str) -> Cause | None:
             return None
         if WEBHOOK.search(text):
             return Cause("webhook", "a webhook does not answer", (text,), "check that the webhook's pods run")
+        if error.status == NOT_FOUND and (namespace := NO_NAMESPACE.search(text)):
+            fix = "name another with -n, or create it"
+            return Cause("refused", f"the API server refuses {what}: there is no namespace {namespace[1]}", (), fix)
         if error.status == NOT_FOUND:
             text = f"the cluster does not know {item['kind']}s of {item['apiVersion']}: {text}"
         return Cause("refused", f"the API server refuses {what}: {text}", (), "correct what this line names")
@@ -266,8 +272,10 @@ def absent(kube: Kube, namespace: str, pods: Sequence[Json]) -> Mapping[tuple[st
 
 def last_words(kube: Kube, pods: Sequence[Json], failed: Collection[str]) -> dict[str, LastWords]:
     """The ends of the logs of pods, by run: of the present one of each, and of the one before if it is in `failed`."""
-    words, kube = dict[str, LastWords](), kube.patient(limit_s=LOGS_S)
+    words, kube, end = dict[str, LastWords](), kube.patient(limit_s=LOGS_S), time.monotonic() + SILENT_S
     for pod in pods[:MOST_LOGS]:
+        if time.monotonic() > end:
+            break
         container, count = str(logs.status_of(pod, "").get("name")), restarts(pod, "")
         for number, previous in ((count, False), (count - 1, True)):
             name = run_of(pod, container, number)
@@ -313,8 +321,10 @@ def standstill(
     kube: Kube, pods: Sequence[Json], world_size: int | None
 ) -> tuple[Cause | None, tuple[str, ...]]:
     """Where the ranks of a job that runs stand still, else which is behind, and what could not be read of it."""
-    logs, kube = {}, kube.patient(limit_s=LOGS_S)
+    logs, kube, end = {}, kube.patient(limit_s=LOGS_S), time.monotonic() + SILENT_S
     for pod in pods[:MOST_LOGS]:
+        if time.monotonic() > end:
+            break
         try:
             logs[pod["metadata"]["name"]] = kube.log(pod, last=MORE_LINES, most=MOST_BYTES)
         except KubeError as error:

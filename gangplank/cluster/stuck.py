@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from gangplank.cluster.failure import FRAME, LAST_CHARACTERS
+from gangplank.cluster.pace import window
+from gangplank.proof import log_lines
 from gangplank.text import listed
 
 # What the rank prints; a test compares them.
@@ -19,6 +21,14 @@ OWN = re.compile(r"[^/<\s].*:\d+, in ")  # a frame of the script's folder: other
 MOST = 3  # places in a message
 PLAUSIBLE_RANKS = 10_000  # of a job that does not say its world size: a script may print any rank
 FRAMES = 4  # of the script, from the innermost outwards, that are kept of a rank
+
+
+def began_again(line: str) -> int | None:
+    """The rank that has taken steps since, by its own line, or is new: torchrun starts it in the same container."""
+    if one := window(line):
+        return one.rank
+    fields = log_lines.read(line) or {}
+    return int(fields["rank"]) if fields.get("event") in {"start", "step"} else None
 
 
 @dataclass
@@ -35,6 +45,8 @@ class Stuck:
 
     def take(self, line: str, now: float) -> bool:
         """Whether a line is that of one of the job's ranks."""
+        if self.places and (rank := began_again(line)) is not None:
+            self.places.pop(rank, None)
         if moves := CONTINUES.search(line):
             self.places.pop(int(moves[1]), None)
             return self.has(int(moves[1]))

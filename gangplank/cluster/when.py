@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 NEWEST = 5  # jobs of a kind, by which the next are judged
 LAST = "~"  # sorts after every time: a job that is not submitted yet
 MOST_LOGS = 256  # of other jobs, one each
+SIZES = ("completions", "parallelism")  # of a Job
 ALIKE = ("command", "args", "image", "resources")  # fields of a container
+TRAINER = (*ALIKE[:-1], "numNodes", "numProcPerNode", "resourcesPerNode")  # of a TrainJob
 
 
 @dataclass(frozen=True)
@@ -272,10 +274,13 @@ def waiting(
 def likeness(job: Json) -> str:
     """Equal for jobs that run the same: their programs and what they ask for."""
     spec = job.get("spec") or {}
-    parts = spec.get("tasks") or [spec]
+    parts = spec.get("tasks") or [*(spec.get("pytorchReplicaSpecs") or {}).values()] or [spec]
     containers = [
         (part.get("replicas"), [[one.get(name) for name in ALIKE] for one in inner.get("containers") or ()])
         for part in parts
         if (inner := ((part.get("template") or {}).get("spec") or {}))
     ]
-    return repr((job.get("apiVersion"), job.get("kind"), containers)) if containers else ""
+    sizes = [spec.get(name) for name in SIZES]
+    trainer = spec.get("trainer") or {}
+    own = [spec.get("runtimeRef"), *(trainer.get(name) for name in TRAINER)] if trainer else containers
+    return repr((job.get("apiVersion"), job.get("kind"), sizes, own)) if own else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import stat
 import sys
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.disk import rename
 from gangplank.errors import Problem, Unreadable
+from gangplank.processes import process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,9 +90,12 @@ def write(path: Path, text: str, mode: int = 0o666) -> None:
     if place.exists() and not place.is_file():
         place.write_text(text, encoding="utf-8")
         return
-    draft = place.with_name(f".{place.name}.writing")
+    draft = place.with_name(f".{place.name}.{os.getpid()}.writing")
     try:
-        draft.unlink(missing_ok=True)  # of a run that was killed, perhaps with another mode
+        for left in place.parent.glob(f".{glob.escape(place.name)}.*.writing"):
+            pid = left.name.split(".")[-2]
+            if pid.isdecimal() and (left == draft or not process(int(pid))):  # of a run that was killed
+                left.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             file.write(text)
         rename(draft, place)

@@ -10,7 +10,7 @@ from gangplank.k8s import quantity
 from gangplank.k8s.pod_resources import pod_sum
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from gangplank.spec import Json
 
@@ -64,19 +64,36 @@ def beyond(wanted: Mapping[str, int], limit: Mapping[str, int]) -> Amounts:
     return {name: value - limit[name] for name, value in wanted.items() if name in limit and value > limit[name]}
 
 
-def shown(name: str, value: int) -> str:
-    """An amount for a message.
+def shown(name: str, value: int, rounded: Callable[[Fraction], int] = round) -> str:
+    """An amount for a message; the rest of a limit should be rounded down (math.floor), a need up (math.ceil).
 
     >>> shown("cpu", 1500), shown("memory", 3 * 2**30 * 1000), shown("nvidia.com/gpu", 2000), shown("pods", 1000)
     ('1500m cpu', '3Gi memory', '2 nvidia.com/gpu', '1 pod')
+    >>> from math import ceil, floor
+    >>> shown("memory", 32386776 * 2**10 * 1000, floor), shown("memory", 32386776 * 2**10 * 1000, ceil)
+    ('30.88Gi memory', '30.89Gi memory')
     """
     amount = Fraction(value, MILLI)
-    if name.rpartition(".")[2] in {"memory", "ephemeral-storage", "storage"} and amount >= MI:
+    if is_bytes(name) and amount >= MI:
         size, unit = (GI, "Gi") if amount >= GI else (MI, "Mi")
-        text = f"{float(amount / size):.2f}".rstrip("0").rstrip(".") + unit
+        text = f"{rounded(amount / size * 100) / 100:.2f}".rstrip("0").rstrip(".") + unit
     else:
         text = quantity.canonical(amount)
     return f"{text} {'pod' if (name, text) == ('pods', '1') else name}"
+
+
+def is_bytes(name: str) -> bool:
+    """Whether a resource is counted in bytes."""
+    return name.rpartition(".")[2] in {"memory", "ephemeral-storage", "storage"}
+
+
+def exact(name: str, value: int) -> str:
+    """An amount as Kubernetes writes it.
+
+    >>> exact("memory", 32386776 * 2**10 * 1000), exact("cpu", 1500)
+    ('32386776Ki', '1500m')
+    """
+    return quantity.canonical(Fraction(value, MILLI), binary=is_bytes(name))
 
 
 def listed(some: Mapping[str, int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from gangplank.k8s import quantity
@@ -290,14 +291,14 @@ def _over(job: Demand, quota: Json, name: str, counts: tuple[int, int, int]) -> 
     quota_name = quota["metadata"]["name"]
     over = used + wanted - hard
     text = (
-        f"quota {quota_name} of namespace {job.namespace} has {shown(name, max(0, hard - used))} left, "
+        f"quota {quota_name} of namespace {job.namespace} has {shown(name, max(0, hard - used), floor)} left, "
         f"and the job needs {shown(name, wanted)}"
     )
     evidence = (f"{shown(name, hard)} allowed, {shown(name, used)} used by what the namespace already runs",)
     passing = wanted <= hard
-    smaller = f"make the job smaller by {shown(name, wanted - hard)}"
-    first = f"wait until {shown(name, over)} of the namespace is freed" if passing else smaller
-    fix = f"{first}, or ask for a quota of {shown(name, used + wanted)}"
+    smaller = f"make the job smaller by {shown(name, wanted - hard, ceil)}"
+    first = f"wait until {shown(name, over, ceil)} of the namespace is freed" if passing else smaller
+    fix = f"{first}, or ask for a quota of {shown(name, used + wanted, ceil)}"
 
     def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         hard = {**quota["spec"]["hard"], name: quantity.canonical(Fraction(used + wanted, MILLI))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
@@ -126,12 +127,12 @@ def _short(question: Question, empty: Sequence[Room]) -> Cause:
         f"{missing} of its {job.placed + job.minimum} pods {have} no place: the nodes that it may use have too little "
         f"{scarce} free"
     )
-    sizes = f"{shown(scarce, free)} free, the job needs {shown(scarce, job.asked.get(scarce, 0))}"
+    sizes = f"{shown(scarce, free, floor)} free, the job needs {shown(scarce, job.asked.get(scarce, 0))}"
     evidence = (
         f"{len(usable)} of {len(question.rooms)} nodes may be used; they have {sizes}",
         f"other pods hold {shown(scarce, held)}",
     )
-    fix = f"wait until {shown(scarce, wanted)} more is free on these nodes, or make the job smaller"
+    fix = f"wait until {shown(scarce, wanted, ceil)} more is free on these nodes, or make the job smaller"
     return Cause("short", text, evidence, fix, lambda job, state: (job, idle(state)), passing=True)
 
 
@@ -363,8 +364,8 @@ def _too_large(question: Question) -> Cause:
             if not largest and "/" in name:
                 fix = f"install the device plugin that offers {name}, or ask for none"
                 return Cause("no-device", f"no node that it may use has {name}", (asks,), fix, _larger)
-            text = f"no node is large enough: {asks}, the largest has {shown(name, largest)}"
-            fix = f"ask for at most {shown(name, largest)} a pod, or add a larger node"
+            text = f"no node is large enough: {asks}, the largest has {shown(name, largest, floor)}"
+            fix = f"ask for at most {shown(name, largest, floor)} a pod, or add a larger node"
             return Cause("pod-too-large", text, (f"{counted(len(usable), 'node')} may be used",), fix, _larger)
     total: Amounts = {}
     for room in usable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from math import ceil, floor
 from typing import TYPE_CHECKING
 
 from gangplank.backends.device_claims import RESOURCE
@@ -124,9 +125,11 @@ def held_by_queue(state: Snapshot) -> Iterator[tuple[str, Amounts, Amounts]]:
     Without the right to read other namespaces, the sums that the queue system notes in the queues.
     """
     if PODS in state.unread or GROUPS in state.unread:
+        inner = {(queue.get("spec") or {}).get("parent") for queue in state.queues}  # their sums have those below them
         for queue in state.queues:
-            if (queue.get("spec") or {}).get("parent") or queue["metadata"]["name"] == QUEUE_SYSTEM.default:
-                yield queue["metadata"]["name"], amounts((queue.get("status") or {}).get("allocated")), {}
+            name, above = queue["metadata"]["name"], (queue.get("spec") or {}).get("parent")
+            if name not in inner and (above or name == QUEUE_SYSTEM.default):
+                yield name, amounts((queue.get("status") or {}).get("allocated")), {}
         return
     for group in state.groups:
         meta, spec, status = group["metadata"], group.get("spec") or {}, group.get("status") or {}
@@ -183,7 +186,7 @@ def _behind(job: Demand, state: Snapshot) -> Iterator[Cause]:
         waiting = ahead.get(name, 0)
         if name != "pods" and value <= most < waiting + value:
             evidence = (
-                f"{shown(name, most)} is left of {float(times):g} times the cluster's {shown(name, total)}",
+                f"{shown(name, most, floor)} is left of {float(times):g} times the cluster's {shown(name, total)}",
                 f"gangs that are ahead in line ask for {shown(name, waiting)}, and the job needs {shown(name, value)}",
             )
             text, fix = "its scheduler lets no more jobs wait in line", "wait until one that is ahead starts or ends"
@@ -244,7 +247,7 @@ def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
     wanted, taken, limit = counts
     cap = share.cap.get(name)
     text = (
-        f"its queue {share.name} has {shown(name, max(0, limit - taken))} left of {shown(name, max(limit, 0))} "
+        f"its queue {share.name} has {shown(name, max(0, limit - taken), floor)} left of {shown(name, max(limit, 0))} "
         f"that it may hold, and the job needs {shown(name, wanted)}"
     )
     waiting = share.inqueue.get(name, 0)
@@ -255,12 +258,12 @@ def _over_cause(share: Share, name: str, counts: tuple[int, int, int]) -> Cause:
     if reserved:
         evidence.append("the limit is what the guarantees of other queues leave of the cluster")
     passing = wanted <= limit
-    over = shown(name, taken + wanted - limit)
+    over = shown(name, taken + wanted - limit, ceil)
     if passing:
-        fix = f"wait until {over} of this queue is freed, or ask for a cap of {shown(name, taken + wanted)}"
+        fix = f"wait until {over} of this queue is freed, or ask for a cap of {shown(name, taken + wanted, ceil)}"
     else:
-        smaller = f"make the job smaller by {shown(name, wanted - limit)}"
-        fix = f"{smaller}, or ask for a cap of {shown(name, taken + wanted)}"
+        smaller = f"make the job smaller by {shown(name, wanted - limit, ceil)}"
+        fix = f"{smaller}, or ask for a cap of {shown(name, taken + wanted, ceil)}"
 
     def removal(job: Demand, state: Snapshot) -> tuple[Demand, Snapshot]:
         queues = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import platform
+import os
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,11 @@ from lab.build.cache import sha256_file
 from lab.errors import PartError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 LAYER = "application/vnd.oci.image.layer.v1.tar"
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+PLATFORM = ("architecture", "os", "variant")  # of an image
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def write_layer(
     return Layer.of(target)
 
 
-def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
-    """The layers and the config of the image in an OCI archive; every blob's digest is verified."""
+def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any], dict[str, str]]:
+    """The layers, the config and the platform of the image in an OCI archive; every blob's digest is verified."""
     try:
         with tarfile.open(archive, "r:") as content:
             members = {member.name.removeprefix("./"): member for member in content if member.isreg()}
@@ -91,7 +92,7 @@ def read_image(archive: Path) -> tuple[list[Layer], dict[str, Any]]:
                       blob(about).offset_data, about["mediaType"])
                 for about, diff in zip(manifest["layers"], image["rootfs"]["diff_ids"], strict=True)
             ]  # fmt: skip
-            return layers, dict(image["config"])
+            return layers, dict(image["config"]), {key: image[key] for key in PLATFORM if key in image}
     except (OSError, LookupError, TypeError, AttributeError, ValueError, tarfile.TarError) as error:
         fix = "name the OCI archive of one image, as `skopeo copy` or lab.build.parts write it"
         raise PartError(f"got {error!r}, expected an OCI archive", str(archive), fix) from error
@@ -106,9 +107,15 @@ def manifest_digest(archive: Path) -> str:
         return str(json.load(index)["manifests"][0]["digest"]) if index else ""
 
 
-def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, Any]) -> str:
-    """Write an OCI layout archive holding one image called `name`; return its manifest digest, sha256:…"""
-    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
+def write_image(
+    target: Path, name: str, layers: list[Layer], config: dict[str, Any], platform: Mapping[str, str] | None = None
+) -> str:
+    """Write an OCI layout archive holding one image called `name`; return its manifest digest, sha256:…
+
+    Without a platform, the image is for machines such as this one.
+    """
+    machine = os.uname().machine
+    platform = platform or {"architecture": ARCHITECTURES.get(machine, machine), "os": "linux"}
     blobs: dict[str, bytes] = {}
 
     def blob(content: Any) -> dict[str, Any]:
@@ -118,7 +125,7 @@ def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, 
         return {"digest": f"sha256:{digest}", "size": len(data)}
 
     rootfs = {"type": "layers", "diff_ids": [f"sha256:{layer.diff}" for layer in layers]}
-    settings = {"architecture": arch, "os": "linux", "config": config, "rootfs": rootfs}
+    settings = {**platform, "config": config, "rootfs": rootfs}
     manifest = {
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -127,7 +134,7 @@ def write_image(target: Path, name: str, layers: list[Layer], config: dict[str, 
             {"mediaType": layer.media_type, "digest": f"sha256:{layer.digest}", "size": layer.size} for layer in layers
         ],
     }
-    head = blob(manifest) | {"mediaType": manifest["mediaType"], "platform": {"architecture": arch, "os": "linux"}}
+    head = blob(manifest) | {"mediaType": manifest["mediaType"], "platform": dict(platform)}
     named = {"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name.rsplit(":", 1)[-1]}
     index = {"schemaVersion": 2, "manifests": [head | {"annotations": named}]}
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:

@@ -25,7 +25,7 @@ from lab.build.versions import load_pins
 from lab.errors import PartError, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lab.build.cache import Say
 
@@ -53,14 +53,24 @@ def own_files(folder: Path, place: str = "") -> dict[str, Path]:
         raise PartError("got no such folder, expected one with your scripts", str(folder), "name an existing folder")
     if place and (not place.startswith("/") or ".." in place.split("/")):
         raise PartError("got another PLACE, expected an absolute path in the image", place, "start it with /")
-    files, where = {}, place.rstrip("/") if place else start(folder)
-    for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if path.is_file() and not any(name.startswith((".", "__pycache__")) for name in inside.parts):
-            files[f"{where}/{inside}"] = path
+    where = place.rstrip("/") if place else start(folder)
+    files = {f"{where}/{path.relative_to(folder)}": path for path in sorted(_visible(folder)) if path.is_file()}
     if not files:
         raise PartError("got an empty folder, expected your scripts", str(folder), "put your scripts there")
     return files
+
+
+def _visible(folder: Path) -> Iterator[Path]:
+    """What is below a folder, but no folders; a linked one is refused: it may lead anywhere, also back."""
+    def unreadable(error: OSError) -> None:
+        raise explain(str(error), str(folder)) from error
+
+    for inside, folders, names in os.walk(folder, onerror=unreadable):
+        folders[:] = [name for name in folders if not name.startswith((".", "__pycache__"))]
+        for name in folders:
+            if (path := Path(inside) / name).is_symlink():
+                raise PartError("got a link to a folder, expected a folder", str(path), "copy there what it leads to")
+        yield from (Path(inside) / name for name in names if not name.startswith((".", "__pycache__")))
 
 
 def words_of(entrypoint: str) -> list[str]:
@@ -80,7 +90,7 @@ def write_own_image(
     """
     files = own_files(folder, place)
     files = {target: path for target, path in files.items() if path.resolve() != out.resolve()}  # an earlier one
-    layers, config = read_image(base)
+    layers, config, platform = read_image(base)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.resolve().parent) as scratch:
             layers.append(write_layer(Path(scratch) / "layer.tar", files))
@@ -89,7 +99,7 @@ def write_own_image(
             if entrypoint:
                 config["Entrypoint"] = list(entrypoint)
                 config.pop("Cmd", None)  # the arguments of the base's own
-            digest = write_image(Path(scratch) / "image.tar", name, layers, config)
+            digest = write_image(Path(scratch) / "image.tar", name, layers, config, platform)
             rename(Path(scratch) / "image.tar", out)
     except OSError as error:
         raise explain(str(error), str(out)) from error

@@ -20,7 +20,7 @@ ALONE = ["--output", f"{VOLUME}/single", "--dir", f"{VOLUME}/single/logs"]
 
 def image(folder: Path, name: str, *, alone: bool) -> Path:
     """The archive of an image: the trainer's layers, and flags of its own behind the entry point."""
-    layers, config = read_image(Path(build(["trainer"], print)["images"][0]["archive"]))
+    layers, config, _ = read_image(Path(build(["trainer"], print)["images"][0]["archive"]))
     own = ["--standalone", *TRAINS, *ALONE] if alone else [*TRAINS, *JOB]
     archive = folder / f"{'alone' if alone else 'job'}.tar"
     write_image(archive, name, layers, {**config, "Entrypoint": [*config["Entrypoint"], *own]})

@@ -110,7 +110,7 @@ def mnist_image(folder: Path) -> Path:
             source = folder / script.file
             source.write_text(script.text())
             files[f"{PLACE}/{script.file}"] = source
-    layers, config = read_image(base)
+    layers, config, _ = read_image(base)
     layers.append(write_layer(folder / "layer.tar", files))
     write_image(folder / "mnist.tar", MNIST, layers, {**config, "WorkingDir": PLACE})
     (folder / "layer.tar").unlink()

@@ -11,8 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from gangplank.processes import is_hidden, process
 from gangplank.wait import polls
 
+NAMED = """
+import ctypes, time
+ctypes.CDLL(None).prctl(15, "a\u0431\u0431\u0431\u0431\u0431\u0431\u0431\u0431".encode()[:14], 0, 0, 0)
+print(flush=True)
+time.sleep(60)
+"""
 RUN = """
 import multiprocessing, os, signal, sys
 from gangplank.processes import end_with_parent
@@ -33,6 +40,19 @@ if sys.argv[1] == "while":
     assert results._reader.poll(30), "it did not begin to write"
 os.kill(os.getpid(), signal.SIGKILL)
 """
+
+
+def test_a_process_whose_name_is_cut_inside_a_character_is_one_as_others_are() -> None:
+    """Each command that looked for the holder of a lock ended in a traceback."""
+    with subprocess.Popen([sys.executable, "-c", NAMED], stdout=subprocess.PIPE) as odd:
+        try:
+            assert odd.stdout
+            assert odd.stdout.readline() == b"\n"
+            assert b"\xd0)" in Path(f"/proc/{odd.pid}/stat").read_bytes()
+            assert process(odd.pid)["pid"] == odd.pid
+            assert not is_hidden(odd.pid)
+        finally:
+            odd.kill()
 
 
 @pytest.mark.parametrize("killed", ["before", "while"])

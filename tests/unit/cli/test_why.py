@@ -139,6 +139,28 @@ def test_a_job_that_the_api_server_refuses_does_not_fit(
 
 
 @pytest.mark.usefixtures("readable")
+def test_a_namespace_that_does_not_exist_is_named(
+    api: Api, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The cluster was said not to know Jobs."""
+    usual = api.answer
+
+    def answer(method: str, where: str, query: str, body: Json) -> tuple[int, bytes]:
+        dry = method == "POST" and "dryRun=All" in query
+        return (404, b'{"message": "namespaces \\"vison\\" not found"}') if dry else usual(method, where, query, body)
+
+    monkeypatch.setattr(api, "answer", answer)
+    file = tmp_path / "new.json"
+    new = job()
+    new["metadata"]["name"] = "new"
+    file.write_text(json.dumps(new))
+    assert main(["why", str(file)]) == terminal.OK
+    said = capsys.readouterr().out
+    assert "because the API server refuses the job: there is no namespace vison\n" in said
+    assert "name another with -n, or create it" in said
+
+
+@pytest.mark.usefixtures("readable")
 @pytest.mark.parametrize("named", [False, True])
 def test_runtime_classes_are_read_where_a_pod_names_one(api: Api, named: bool) -> None:
     if named:

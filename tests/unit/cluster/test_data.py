@@ -488,6 +488,31 @@ def test_a_download_that_was_cut_continues_where_it_ended(cluster: Any, web: Web
     assert ranges == ["bytes=3000000-"], "what had arrived is not sent again"
 
 
+def test_what_had_arrived_of_a_file_that_has_changed_here_is_removed(
+        cluster: Any, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It kept the claim's space."""
+    monkeypatch.setattr(local_files, "PIECES", 1)
+    (source / "large").write_bytes(BIG)
+    cluster.dies_at = 4
+    monkeypatch.setattr(data, "TRIES", 0)
+    with pytest.raises(data.AgainError):
+        push(cluster, source)
+    assert list((cluster.folder / "claim/.gangplank-data").iterdir())
+    cluster.dies_at = -1
+    (source / "large").write_bytes(BIG[::-1])
+    push(cluster, source)
+    assert contents(cluster.folder / "claim") == contents(source)
+
+
+def test_a_download_that_was_cut_while_it_is_compared_is_no_other_file(cluster: Any, web: Web) -> None:
+    """It was refused as another one, with the advice to replace it."""
+    web.files = {"images.gz": BIG}
+    pull(cluster, f"{web.url}/images.gz")
+    web.cuts = {len(web.seen) + 2: 3 * 10**6}  # after: how long is it?
+    assert pull(cluster, f"{web.url}/images.gz").new == 0
+    assert contents(cluster.folder / "claim") == {"images.gz": BIG}
+
+
 def test_a_file_that_has_changed_since_is_brought_from_its_beginning(
         cluster: Any, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "TRIES", 0)

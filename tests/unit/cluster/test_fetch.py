@@ -243,6 +243,19 @@ def test_a_fetch_that_was_interrupted_continues(source: Path, pods: Pods, tmp_pa
     assert contents(tmp_path / "here") == {"model.bin": (source / "model.bin").read_bytes()}
 
 
+@pytest.mark.parametrize("age_s", [60, 2 * 24 * 3600])
+def test_what_another_command_has_begun_stays_for_a_day(pods: Pods, tmp_path: Path, age_s: float) -> None:
+    """A fetch of one file threw away what had arrived of all others."""
+    with Landing(tmp_path / "here", "team/other") as target:
+        large = File("large.bin", 10**6, "f" * 64)
+        target.write(large, 0, b"a" * 10**5)
+    part = tmp_path / "here" / PARTS / large.part
+    os.utime(part, (time.time() - age_s,) * 2)
+    fetched(tmp_path / "here", "empty")
+    assert part.exists() == (age_s < 24 * 3600)
+    assert pods.commands
+
+
 def test_a_lost_pod_is_replaced_and_one_that_is_lost_each_time_is_not(pods: Pods, tmp_path: Path) -> None:
     pods.fails_at = 3
     assert len(fetched(tmp_path / "here").new) == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from urllib3.exceptions import ReadTimeoutError
 
 from gangplank.cluster import logs
 
@@ -60,6 +61,21 @@ def test_each_line_of_a_run_comes_once_and_none_of_the_next_run(
     kube: Any = Node(cut, late)
     lines = logs.follow(kube, POD, "c")
     assert [*lines] == ["old 1", "old 2", "old 3"]
+
+
+def test_a_log_that_stands_still_is_given_up_once_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`proof` and `report` waited for as long as the pod lived."""
+    class Silent(Answer):
+        def stream(self, *, decode_content: bool) -> Iterator[bytes]:
+            assert decode_content
+            yield from self.parts
+            raise ReadTimeoutError(None, "", "no byte within 30 s")  # type: ignore[arg-type]  # no pool is needed
+
+    monkeypatch.setattr(logs, "PAUSES_S", (0.001, 0.002))
+    kube: Any = Node(3, 1_000_000)
+    monkeypatch.setattr(kube, "open", lambda *_, **__: Silent(OLD))
+    asked = iter([False, False, True])
+    assert [*logs.follow(kube, POD, "c", enough=lambda: next(asked))] == ["old 1", "old 2", "old 3"]
 
 
 def test_a_log_that_was_rotated_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import threading
 import urllib.request
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from gangplank.cli import main
+from gangplank.cli.metrics import Collector
 from gangplank.cluster import metrics
 from gangplank.cluster.client import Kube
 from gangplank.cluster.metrics import FAMILIES, retries_of, site_metrics, waiting_s
 from gangplank.k8s.build import JOB_NAME
 from gangplank.teams import inventory
+from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,6 +252,55 @@ def test_a_job_waits_since_it_was_submitted_or_began_again(
     own = [pod(f"p-{number}", phase, creationTimestamp=f"{DAY}{time}Z") for number, (phase, time) in enumerate(pods)]
     now = datetime.fromisoformat(f"{DAY}10:10:00Z")  # by the API server's clock, whatever this machine's says
     assert round(waiting_s({"metadata": {"creationTimestamp": f"{DAY}{created}Z"}}, own, retries, now)) == waits_s
+
+
+@pytest.mark.parametrize("status", [
+    {"state": {"phase": "Pending", "lastTransitionTime": f"{DAY}10:08:00Z"}},
+    {"conditions": [{"lastTransitionTime": f"{DAY}10:02:00Z"}, {"lastTransitionTime": f"{DAY}10:08:00Z"}]},
+])
+def test_a_job_that_began_again_and_has_no_pods_yet_waits_since_its_state_changed(status: dict[str, Any]) -> None:
+    """It waited since it was submitted, and the alert fired at once."""
+    job = {"metadata": {"creationTimestamp": f"{DAY}00:00:00Z"}, "status": status}
+    assert round(waiting_s(job, [], 1, datetime.fromisoformat(f"{DAY}10:10:00Z"))) == 120
+
+
+class Turn:
+    """A lock that counts who wanted it."""
+
+    def __init__(self) -> None:
+        self.lock, self.wanted = threading.Lock(), 0
+
+    def __enter__(self) -> None:
+        self.wanted += 1
+        self.lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.lock.release()
+
+
+def test_scrapes_that_come_while_the_cluster_is_read_take_what_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each read the cluster for itself, one after the other: those that nobody awaited any more piled up."""
+    reads, begun, done = list[int](), threading.Event(), threading.Event()
+
+    def read() -> metrics.Samples:
+        reads.append(1)
+        begun.set()
+        assert done.wait(30)
+        return metrics.unanswered()
+
+    collector, turn = Collector(read), Turn()
+    monkeypatch.setattr(collector, "turn", turn)
+    scrapes = [threading.Thread(target=lambda: [*collector.collect()]) for _ in range(8)]
+    for scrape in scrapes:
+        scrape.start()
+    assert begun.wait(30)
+    assert any(turn.wanted == len(scrapes) for _ in polls(30, 0.01))
+    done.set()
+    for scrape in scrapes:
+        scrape.join(30)
+    assert len(reads) == 1
+    assert [*collector.collect()]
+    assert len(reads) == 2, "a later one reads it again"
 
 
 def test_retries_are_what_the_controller_or_the_pods_count() -> None:

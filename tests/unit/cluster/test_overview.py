@@ -121,6 +121,30 @@ def test_shows_who_holds_what_who_waits_and_what_is_free(capsys: pytest.CaptureF
     assert now["cannot_tell"] == []
 
 
+def test_gpus_that_are_free_are_those_of_nodes_that_answer(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two nodes with eight each, one has lost two of those that its pods hold."""
+    site.objects["/api/v1/nodes/a"]["status"]["allocatable"]["nvidia.com/gpu"] = "6"
+    for name, where in (("x", "a"), ("y", "b")):
+        held = pod(name, where, cpu="1", **{"nvidia.com/gpu": "8" if where == "a" else "4"})
+        site.objects[f"/api/v1/namespaces/vision/pods/{name}"] = held
+    assert screen(capsys)["gpus"] == [{"device": "nvidia.com/gpu", "nodes": 2, "total": 14, "held": 14, "free": 2}]
+    site.objects["/api/v1/nodes/b"]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    assert screen(capsys)["gpus"][0]["free"] == 0
+
+
+@pytest.mark.parametrize(("ready", "more", "state"), [(1, 1, "yes"), (2, 0, "no"), (1, None, "no")])
+def test_a_component_is_ready_once_each_of_its_workloads_is(
+    site: Api, capsys: pytest.CaptureFixture[str], ready: int, more: int | None, state: str
+) -> None:
+    """One pod too many of one made up for another, and a Deployment that was scaled to zero was ready."""
+    scheduler = site.objects["/apis/apps/v1/namespaces/volcano-system/deployments/s"]
+    scheduler["status"]["readyReplicas"] = ready
+    status = {"readyReplicas": more} if more else {}
+    other = {**scheduler, "spec": {**scheduler["spec"], "replicas": 0 if more is None else 1}, "status": status}
+    site.objects["/apis/apps/v1/namespaces/volcano-system/deployments/t"] = other
+    assert screen(capsys)["components"][0]["ready"] == state
+
+
 @pytest.mark.parametrize("ready", ["True", "Unknown"])
 @pytest.mark.parametrize("command", ["status", "metrics", "when digits", "why digits"])
 def test_a_node_that_does_not_answer_is_said_and_ends_no_command(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gangplank.cluster.failure import LastWords
 from gangplank.cluster.ranks import idle, meeting
 from gangplank.cluster.stuck import Stuck
@@ -48,6 +50,18 @@ def test_ranks_stand_still_only_until_they_go_on() -> None:
     place = "rank 0 is at a.py:4, in train: dist.barrier()"
     assert cause.text == f"there was no step and no exchange for 120 s: {place}; rank 1 said nothing"
     assert idle({"a-0": [*logs["a-0"], "gangplank: rank 0: it continues"]}, 2) is None
+
+
+@pytest.mark.parametrize("line", [
+    "gangplank: rank 0: 60 steps in 30.0 s: data 6.0 s, compute 12.0 s, exchange 12.0 s",
+    '{"event":"start","rank":0,"world_size":2,"host":"a","pod":"a-0","node":"n","job_uid":null,"pod_uid":null}',
+])
+def test_ranks_that_torchrun_has_started_again_in_their_container_do_not_stand_still(line: str) -> None:
+    """The process that stood still was killed, and never said that it continues."""
+    assert idle({"a-0": [HERE.format(0)]}, 1) is not None
+    assert idle({"a-0": [HERE.format(0), line]}, 1) is None
+    none = "gangplank: rank 0: 0 steps in 30.0 s: data 6.0 s, compute 12.0 s, exchange 12.0 s"
+    assert idle({"a-0": [HERE.format(0), none]}, 1) is not None
 
 
 FRAME = "gangplank: rank {}: thread {}: {}"

@@ -272,11 +272,26 @@ def test_a_job_that_has_ended_is_known_to_have_and_how(
     assert capsys.readouterr().out == f"first: it has ended: {how}\n"
 
 
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_jobs_of_every_back_end_are_like_others_that_run_the_same(backend: str) -> None:
+    """Those of the training operator and of Trainer were like none, so that nobody knew how long they take."""
+    fields = {"image": "i", "script": "/a.py", "backend": backend}
+    first, second, other = (
+        BACKENDS[backend].manifests(parse_job({**fields, "name": name, "workers": workers}))[-1]
+        for name, workers in (("first", 1), ("second", 1), ("other", 2)))
+    assert likeness(first)
+    assert likeness(first) == likeness(second)
+    assert likeness(first) != likeness(other)
+
+
 def test_a_job_is_like_another_that_runs_the_same_and_lasted_from_running_to_its_end() -> None:
     other = job("other", 5)
     assert likeness(job("first", 40)) == likeness(other)
     other["spec"] = {**other["spec"], "template": {"spec": {"containers": [{**SPEC["containers"][0], "args": ["2"]}]}}}
     assert likeness(job("first", 40)) != likeness(other)
+    other = job("other", 5)
+    other["spec"] = {**other["spec"], "completions": 9}
+    assert likeness(job("first", 40)) != likeness(other), "it has more pods"
     times = [("Pending", ago(90)), ("Running", ago(60)), ("Completed", ago(20))]
     status = {"state": {"phase": "Completed"}, "conditions": [
         {"status": name, "lastTransitionTime": time} for name, time in times]}  # fmt: skip

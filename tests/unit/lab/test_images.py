@@ -127,7 +127,7 @@ def test_your_own_image_is_the_base_and_a_layer(tmp_path: Path, binary: Path) ->
     index, config = check_layout(tmp_path / "1")
     assert index["manifests"][0]["annotations"]["io.containerd.image.name"] == "example.org/mine:1"
     assert config["config"] == CONFIG | {"WorkingDir": "/opt/mine"}
-    (*below, own), _ = read_image(tmp_path / "1")
+    (*below, own), *_ = read_image(tmp_path / "1")
     assert [layer.digest for layer in below] == [layer.digest for layer in read_image(base)[0]]
     with (tmp_path / "1").open("rb") as stream:
         stream.seek(own.offset)
@@ -156,6 +156,26 @@ def test_hidden_files_and_caches_stay_out(tmp_path: Path) -> None:
         path.write_text("x")
     assert sorted(own_files(tmp_path / "mine")) == ["/opt/mine/a.py", "/opt/mine/lib/b.py"]
     assert sorted(own_files(tmp_path / "mine", "/usr/")) == ["/usr/a.py", "/usr/lib/b.py"]
+
+
+def test_a_linked_folder_is_refused(tmp_path: Path) -> None:
+    """It was left out, and the job failed for want of it."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/a.py").write_text("x")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mine/linked").symlink_to("../other")
+    with pytest.raises(PartError, match="got a link to a folder"):
+        own_files(tmp_path / "mine")
+
+
+def test_your_own_image_is_for_the_machines_that_its_base_is_for(tmp_path: Path, binary: Path) -> None:
+    layer = write_layer(tmp_path / "l.tar", {"/a": binary})
+    platform = {"architecture": "arm", "os": "linux", "variant": "v7"}
+    write_image(tmp_path / "base.tar", "example.org/a:1", [layer], CONFIG, platform)
+    write_own_image("example.org/mine:1", tmp_path / "base.tar", EXAMPLE / "mine", tmp_path / "out.tar")
+    index, config = check_layout(tmp_path / "out.tar")
+    assert index["manifests"][0]["platform"] == platform
+    assert {key: config[key] for key in platform} == platform
 
 
 def test_an_image_with_another_place_starts_where_its_base_does(tmp_path: Path, binary: Path) -> None:

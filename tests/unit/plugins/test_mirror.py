@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,18 @@ def test_a_registry_that_does_not_say_what_it_has_is_sent_nothing(tmp_path: Path
     done = mirror(place, tmp_path)
     assert f"registry.invalid: got {said}, expected a digest" in " ".join(done.stdout.split())
     assert "TASK [mirror : Push |" not in done.stdout
+
+
+@pytest.mark.parametrize(("says", "absent"), [
+    ("GET https://registry.example.org:40443/v2/a/manifests/1: unexpected status code 404 Not Found", True),
+    ("MANIFEST_UNKNOWN: manifest unknown", True),
+    ("GET https://registry.example.org:40443/v2/: unexpected status code 500 Internal Server Error", False),
+    ("GET https://registry.example.org:404/v2/: dial tcp 192.0.2.404: i/o timeout", False),
+])
+def test_only_a_registry_that_says_so_has_nothing(says: str, absent: bool) -> None:
+    """A port with these digits made every failure an absence, and what was there was replaced."""
+    pattern = DataLoader().load_from_file(str(ROOT / "roles/mirror/vars/main.yml"))["__mirror_absent"]
+    assert bool(re.search(pattern, says)) == absent
 
 
 @pytest.mark.slow

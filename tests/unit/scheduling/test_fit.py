@@ -415,6 +415,28 @@ def test_cannot_tell_without_the_pods_of_others_but_knows_what_can_never_fit() -
     assert codes(job(resources={"cpu": "5"}), cluster(unread=unread)) == ["pod-too-large"]
 
 
+def test_a_queue_above_others_holds_what_it_notes_and_not_theirs_again() -> None:
+    """Who may not list the pods of all namespaces was refused: the queue system's sums have those below in them."""
+    inner, own, other = queue("org", capability={"cpu": "8"}), queue("default", "org"), queue("vision", "org")
+    for one in (inner, other):
+        one["status"]["allocated"] = {"cpu": "4"}
+    unread = {"pods of all namespaces": "you may not list them"}
+    state = cluster(queues=(queue("root"), inner, own, other), unread=unread)
+    assert fit(job(), state).causes == ()
+    other["status"]["allocated"] = {"cpu": "6"}
+    assert codes(job(), state) == ["queue-over"]
+
+
+def test_what_there_is_is_rounded_down_so_that_advice_can_be_followed() -> None:
+    """30.886 GiB was called 30.89Gi, as was what is too much for it."""
+    small = node("a")
+    small["status"]["allocatable"]["memory"] = "32386776Ki"
+    (cause,) = fit(job(resources={"cpu": "1", "memory": "30.89Gi"}), cluster(small)).causes
+    assert "a pod asks for 30.89Gi memory, the largest has 30.88Gi memory" in cause.text
+    assert "ask for at most 30.88Gi memory a pod" in cause.fix
+    assert codes(job(resources={"cpu": "1", "memory": "30.88Gi"}), cluster(small)) != ["pod-too-large"]
+
+
 @pytest.mark.parametrize(("fields", "evidence"), [
     ({"resources": {"cpu": "5"}}, "1 node may be used"), ({}, "1 node may be used, with room for 2 pods;")])
 def test_evidence_counts_one_node(fields: Json, evidence: str) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.unit.conftest import Api
 
 Json = dict[str, Any]
+ENDED = 2**22 + 1  # no process has this number
 CAP: Json = {"cpu": 4, "memory": "16Gi", "ephemeral_storage": "50Gi"}
 
 
@@ -154,7 +155,7 @@ def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
     name = tmp_path / "x"
     name.write_text("old")
     name.chmod(0o644)
-    left = tmp_path / ".x.writing"  # of a run that was killed
+    left = tmp_path / f".x.{ENDED}.writing"  # of a run that was killed
     left.write_text("an older secret")
     left.chmod(0o644)
     kubeconfig.write(str(name), "secret")
