@@ -96,6 +96,10 @@ def theirs(lab: Lab) -> Iterator[str]:
 
 
 def test_a_lab_is_a_good_cluster(lab: Lab) -> None:
+    service = "kubernetes.io/service-name=kube-dns"
+    lab.wait("the cluster's names are served, which a new lab does not wait for", lambda: any(
+        endpoint["conditions"].get("ready") for item in lab.get("endpointslices", "-n", "kube-system", "-l", service)
+        for endpoint in item.get("endpoints") or ()))  # fmt: skip
     done = preflight(ADMIN, "-o", "json", "--expected-cluster", "https://198.18.0.1:6443")
     report = json.loads(done.stdout)
     left = [problem for problem in problems(done) if problem["path"] not in ("helm", "class")]
