@@ -72,7 +72,7 @@ def source(kube: Kube, args: argparse.Namespace) -> Json:
 
 
 def owner(kube: Kube, job: Json) -> str:
-    """Whose the files are: a job of this name elsewhere, or with another output, has others."""
+    """Whose the files are: a job of this name at another address, or with another output, has others."""
     meta, output = job["metadata"], output_of(job)
     return f"{kube.api.configuration.host} {meta.get('namespace', '')}/{meta['name']} {output or ''}"
 
@@ -148,7 +148,8 @@ class Meter:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Let SIGTERM, and the end of the terminal, end a command as Ctrl-C does, so that its pod is removed."""
-    def interrupt(*_: object) -> None:
+    def interrupt(number: int, _: object) -> None:
+        signal.signal(number, signal.SIG_IGN)  # a terminal that closes sends it twice: by its shell, and by the kernel
         raise KeyboardInterrupt
 
     ends = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) != signal.SIG_IGN]  # nohup

@@ -217,7 +217,7 @@ def follow(watch: JobWatch) -> Phase:
 def show(lines: Iterator[tuple[Json, str]], stuck: Stuck) -> None:
     """Print the lines of pods, which may be gone by now, without the evidence and without where ranks stand still."""
     for pod, line in lines:
-        if log_lines.read(line) is None and not stuck.take(line, time.monotonic()) and not is_pace(line):
+        if not stuck.take(line, time.monotonic()) and log_lines.read(line) is None and not is_pace(line):
             print(prefix(pod, colour=terminal.coloured(sys.stdout)) + plain(line), flush=True)
 
 

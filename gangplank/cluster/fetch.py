@@ -101,6 +101,7 @@ def fetch(
     here = [file for file in result.files if file.name not in result.left]
     target.settle(here)
     target.forget(file.name for file in here)
+    target.forget_old()
     return result
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Self
 from gangplank.errors import FULL, GangplankError, Problem, Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
 PARTS = ".gangplank-fetch"
@@ -279,13 +279,21 @@ class Landing:
                         rows[str(owner), str(name)] = [*before, (int(size), str(sha256))][-RECORDED:]
         return rows
 
-    def forget(self, names: Iterable[str], kept_s: float = KEPT_S) -> None:
-        """Remove other versions of files that are here by now, and what nobody has continued for so long."""
+    def forget(self, names: Iterable[str]) -> None:
+        """Remove what has arrived of other versions of files that are here by now."""
         here = set(map(short, names))
+        self._remove(lambda part, _: part in here)
+
+    def forget_old(self, asked: Iterable[str] = ()) -> None:
+        """Remove what nobody has continued for a day, but of the files that are asked for."""
+        kept = set(map(short, asked))
+        self._remove(lambda part, age_s: part not in kept and age_s > KEPT_S)
+
+    def _remove(self, unwanted: Callable[[str, float], bool]) -> None:
         for name in {*os.listdir(self.parts)} - {RECORD}:  # noqa: PTH208  # an open folder has no path
             with contextlib.suppress(OSError):
                 age_s = time.time() - os.stat(name, dir_fd=self.parts, follow_symlinks=False).st_mtime
-                if name.partition("-")[0] in here or age_s > kept_s:
+                if unwanted(name.partition("-")[0], age_s):
                     os.unlink(name, dir_fd=self.parts)
 
     def free(self) -> int:

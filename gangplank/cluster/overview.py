@@ -176,7 +176,8 @@ def component_rows(kube: Kube, missing: list[str]) -> Iterator[Json]:
         own = [item for item in workloads if item["metadata"]["namespace"] == component.namespace]
         if own:
             counts = [pods_of(item) for item in own]
-            none = any((item.get("spec") or {}).get("replicas") == 0 for item in own)  # a Deployment scaled to zero
+            none = any(program in image for item in own if (item.get("spec") or {}).get("replicas") == 0
+                       for image in images_of(item) for program in component.programs)  # scaled to zero
             whole = not none and all(there >= wanted for there, wanted in counts)
             ready, size = sum(one[0] for one in counts), sum(one[1] for one in counts)
             images = {image for item in own for image in images_of(item)}
@@ -241,7 +242,7 @@ def device_rows(state: Snapshot) -> Iterator[Json]:
     for device in sorted({name for room in state.rooms for name in room.total if is_extended(name)}):
         rooms = [room for room in state.rooms if room.total.get(device)]
         total = sum(room.total[device] for room in rooms) // 1000
-        held = sum(room.total[device] - room.free.get(device, 0) for room in rooms) // 1000  # also of what is unhealthy
+        held = sum(room.total.get(device, 0) - room.free.get(device, 0) for room in state.rooms) // 1000
         usable = [room for room in rooms if ready(room.node)]
         free = sum(max(0, room.free.get(device, 0)) for room in usable) // 1000
         row = {"device": device, "nodes": len(rooms), "total": total}

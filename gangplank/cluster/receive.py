@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import sys
 import time
@@ -76,6 +75,7 @@ def main(request: Json, pieces: Path, mount: Path) -> Json:
 def compare(rows: list[Any], target: Claim) -> Json:
     """By its number in the request, which files the claim has, and how many bytes of the others."""
     states: dict[str, Any] = {SAME: [], OTHER: [], "parts": {}}
+    target.forget_old(name for name, *_ in rows)
     for number, (name, size, sha256, *_) in enumerate(rows):
         file = File(name, size, sha256)
         state = state_of(target, file)
@@ -115,7 +115,7 @@ def receive(rows: list[Any], pieces: Path, target: Claim, replace: list[str]) ->
             why = place(target, file, replace)
             placed += [] if why else [number]
             left |= {str(number): why} if why else {}
-    target.forget((rows[number][0] for number in placed), kept_s=math.inf)  # what is old may be next
+    target.forget(rows[number][0] for number in placed)
     return {"placed": placed, "left": left}
 
 
@@ -166,6 +166,7 @@ class Collector:
             hashes[entry.name] = self.bring(entry, done - begun, missing)
             done += (entry.size or 0) - begun
         self.target.forget(entry.name for entry in every)
+        self.target.forget_old()
         return {**answer, **named(hashes)}
 
     def check(self, every: list[Entry]) -> None:

@@ -322,15 +322,17 @@ def standstill(
 ) -> tuple[Cause | None, tuple[str, ...]]:
     """Where the ranks of a job that runs stand still, else which is behind, and what could not be read of it."""
     logs, kube, end = {}, kube.patient(limit_s=LOGS_S), time.monotonic() + SILENT_S
+    unread: tuple[str, ...] = ()
     for pod in pods[:MOST_LOGS]:
         if time.monotonic() > end:
+            unread = (f"where all ranks stand: logs took longer than {SILENT_S:.0f} s",)
             break
         try:
             logs[pod["metadata"]["name"]] = kube.log(pod, last=MORE_LINES, most=MOST_BYTES)
         except KubeError as error:
             if error.status == FORBIDDEN:
                 return None, ("whether its ranks stand still, or one is behind: you may not read their logs",)
-    return ranks.idle(logs, world_size) or pace.behind(logs, world_size), ()
+    return ranks.idle(logs, world_size) or pace.behind(logs, world_size), unread
 
 
 def unavailable(kube: Kube) -> tuple[str, ...]:

@@ -57,10 +57,11 @@ class Stuck:
         if match is None or not self.has(int(match[1])):
             return False
         self.since = self.since if self.places else now
+        others_s = self.idle_s if self.places else 0
         rank = int(match[1])
         self.places[rank], self.frames[rank] = match[4][:LAST_CHARACTERS], []
         self.apart = self.apart | {rank} if match[2] else self.apart - {rank}
-        self.idle_s = max(self.idle_s, int(match[3]))
+        self.idle_s = max(others_s, int(match[3]))
         return True
 
     def has(self, rank: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -185,11 +187,11 @@ class Past:
             return spread(sure)
         return replace(spread([seconds for seconds, _ in took[:NEWEST]]) or Interval(0, 0, 0), low=0.0)
 
-    def closing(self, kube: Kube, kind: str, missing: list[str]) -> Interval:
+    def closing(self, kube: Kube, kind: str, missing: list[str], until: float) -> Interval:
         """What comes after the last step of a training of a kind, by the newest that ended well."""
         for job, pods in self.by_kind.get(kind, ()):
             if (run := run_of(job, pods)) and run.ended is not None:
-                said = overview.reading(kube, overview.first(pods), missing).get(0)
+                said = overview.reading(kube, overview.first(pods), missing, until=until).get(0)
                 return closing(said.points, said.steps_total, run.ended) if said else CLOSING
         return CLOSING
 
@@ -203,11 +205,11 @@ def rests(
     away: Collection[str] = (),
 ) -> Rests:
     """What jobs that run have left: by their steps, else by what those like them took."""
-    some = lasting[:MOST_LOGS]
+    some, until = lasting[:MOST_LOGS], time.monotonic() + overview.LOGS_S
     with ThreadPoolExecutor(overview.THREADS) as pool:
         kinds = sorted({likeness(one) for one in some} - {""})
-        ends = dict(pool.map(lambda kind: (kind, past.closing(kube, kind, missing)), kinds))
-        lines = pool.map(lambda one: said_by(kube, pods.of(one), missing, away), some)
+        ends = dict(pool.map(lambda kind: (kind, past.closing(kube, kind, missing, until)), kinds))
+        lines = pool.map(lambda one: said_by(kube, pods.of(one), missing, away, until), some)
         said = dict(zip(map(key_of, some), lines, strict=True))
     now = kube.now().timestamp()
     runs = {key_of(one): run_of(one, pods.of(one)) for one in lasting}
@@ -227,10 +229,12 @@ def rests(
     return Rests(known | by_steps, lasts)
 
 
-def said_by(kube: Kube, pods: Sequence[Json], missing: list[str], away: Collection[str]) -> overview.Reading | None:
+def said_by(
+    kube: Kube, pods: Sequence[Json], missing: list[str], away: Collection[str], until: float
+) -> overview.Reading | None:
     """What the first rank of a job says of its steps."""
     running = [pod for pod in pods if overview.runs(pod)]
-    return overview.reading(kube, overview.first(running), missing, away).get(0) if running else None
+    return overview.reading(kube, overview.first(running), missing, away, until).get(0) if running else None
 
 
 def name_in(namespace: str, job: Json) -> str:
@@ -283,4 +287,4 @@ def likeness(job: Json) -> str:
     sizes = [spec.get(name) for name in SIZES]
     trainer = spec.get("trainer") or {}
     own = [spec.get("runtimeRef"), *(trainer.get(name) for name in TRAINER)] if trainer else containers
-    return repr((job.get("apiVersion"), job.get("kind"), sizes, own)) if own else ""
+    return json.dumps([job.get("apiVersion"), job.get("kind"), sizes, own], sort_keys=True) if own else ""

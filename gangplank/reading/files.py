@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 import stat
 import sys
@@ -90,12 +89,13 @@ def write(path: Path, text: str, mode: int = 0o666) -> None:
     if place.exists() and not place.is_file():
         place.write_text(text, encoding="utf-8")
         return
-    draft = place.with_name(f".{place.name}.{os.getpid()}.writing")
+    draft = place.with_name(f".gangplank-{os.getpid()}.writing")
     try:
-        for left in place.parent.glob(f".{glob.escape(place.name)}.*.writing"):
-            pid = left.name.split(".")[-2]
+        for left in place.parent.glob(".gangplank-*.writing"):
+            pid = left.name.removeprefix(".gangplank-").removesuffix(".writing")
             if pid.isdecimal() and (left == draft or not process(int(pid))):  # of a run that was killed
-                left.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # it may be another user's
+                    left.unlink()
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
             file.write(text)
         rename(draft, place)

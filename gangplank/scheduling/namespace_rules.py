@@ -168,7 +168,7 @@ def _refused(kind: str, requests: Amounts, limits: Amounts, state: Snapshot) -> 
         maximum, ratios = amounts(item.get("max")), amounts(item.get("maxLimitRequestRatio"))
         for side, own in (("limit", limits), ("request", requests)):
             for resource in beyond(own, maximum):
-                allowed = shown(resource, maximum[resource])
+                allowed = shown(resource, maximum[resource], floor)
                 return f"has a {side} of {shown(resource, own[resource])}, and LimitRange {name} allows {allowed}"
         for resource in (*maximum, *ratios):
             if resource not in limits:

@@ -14,6 +14,7 @@ from gangplank.backends.base import UID, Site
 from gangplank.cli import main, scripts
 from gangplank.cli.parser import command_line
 from gangplank.cluster.progress import Phase
+from gangplank.cluster.stuck import Stuck
 from gangplank.jobs.parse import parse_job
 
 if TYPE_CHECKING:
@@ -356,3 +357,13 @@ def test_ranks_that_stand_still_are_one_message_also_if_their_lines_do_not_come_
     monkeypatch.setattr(scripts, "POLL_S", 0.0)
     scripts.follow(Watch())  # type: ignore[arg-type]  # as much of a JobWatch as it asks
     assert capsys.readouterr().err.count("no step and no exchange for 120 s: ranks 0, 1 are at a.py:4. Fix: ") == 1
+
+
+def test_a_rank_that_began_again_no_longer_stands_where_the_one_before_did(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its events were hidden, but not read."""
+    start = '{"event":"start","rank":0,"world_size":2,"host":"a","pod":"a","node":"n","job_uid":null,"pod_uid":null}'
+    lines = ["gangplank: rank 0: not joined for 240 s; it is at a.py:4, in train: dist.barrier()", start, "epoch 1"]
+    ranks = Stuck(2)
+    scripts.show(iter([({"metadata": {"name": "a"}}, line) for line in lines]), ranks)
+    assert not ranks.places
+    assert capsys.readouterr().out == "[a] epoch 1\n"

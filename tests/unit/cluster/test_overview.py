@@ -121,6 +121,16 @@ def test_shows_who_holds_what_who_waits_and_what_is_free(capsys: pytest.CaptureF
     assert now["cannot_tell"] == []
 
 
+@pytest.mark.parametrize("command", ["status", "metrics", "when digits -n vision"])
+def test_logs_that_are_not_read_in_time_are_said_to_be_unread(
+    site: Api, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """With many nodes that are silent, a screen or a scrape took a quarter of an hour."""
+    monkeypatch.setattr("gangplank.cluster.overview.LOGS_S", -1)
+    assert "progress of jobs in vision" in run(capsys, *command.split())[1]
+    assert not any("/log" in request for request in site.seen)
+
+
 def test_gpus_that_are_free_are_those_of_nodes_that_answer(site: Api, capsys: pytest.CaptureFixture[str]) -> None:
     """Of two nodes with eight each, one has lost two of those that its pods hold."""
     site.objects["/api/v1/nodes/a"]["status"]["allocatable"]["nvidia.com/gpu"] = "6"

@@ -148,6 +148,14 @@ def test_logs_of_a_node_that_does_not_answer_are_waited_for_once(
     assert asked.count("a-0") > 1
 
 
+def test_logs_that_are_not_read_in_time_are_said_to_be_unread(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each log of a node that is silent took half a minute, one after the other."""
+    monkeypatch.setattr("gangplank.cluster.situation.SILENT_S", -1)
+    pods = [{"metadata": {"name": "a", "namespace": "n"}}]
+    assert standstill(Kube(api.kubeconfig), pods, 1) == (None, ("where all ranks stand: logs took longer than -1 s",))
+    assert api.seen == []
+
+
 def test_a_last_line_that_is_longer_than_what_is_read_is_its_beginning(api: Api) -> None:
     api.logs["/api/v1/namespaces/n/pods/a/log"] = b"one\n" + b"x" * 100
     kube, own = Kube(api.kubeconfig), {"metadata": {"name": "a", "namespace": "n"}}

@@ -51,6 +51,18 @@ def test_ranks_of_a_job_that_does_not_say_how_many_it_has_are_all_named() -> Non
     assert f"ranks 5, 7 are at {HERE}; ranks 0, 1, 2, 3, 4, 6 said nothing. Fix: " in text
 
 
+def test_a_rank_that_began_again_is_no_longer_named_and_its_seconds_are_forgotten() -> None:
+    """Torchrun starts it in the same container; the one before never said that it continues."""
+    ranks = Stuck(2)
+    start = '{"event":"start","rank":0,"world_size":2,"host":"a","pod":"a-0","node":"n","job_uid":null,"pod_uid":null}'
+    ranks.take(LINE.format(0, 480, HERE), 5.0)
+    assert not ranks.take(start, 6.0)
+    ranks.take(LINE.format(1, 120, HERE), 130.0)
+    assert ranks.message(131.0) == ""
+    text = ranks.message(140.0)
+    assert text.startswith(f"no step and no exchange for 120 s: rank 1 is at {HERE}; rank 0 said nothing")
+
+
 def test_a_rank_that_goes_on_is_no_longer_named() -> None:
     ranks = Stuck(2)
     ranks.take(LINE.format(0, 120, HERE), 5.0)

@@ -155,7 +155,7 @@ def test_a_kubeconfig_is_never_readable_by_others(tmp_path: Any) -> None:
     name = tmp_path / "x"
     name.write_text("old")
     name.chmod(0o644)
-    left = tmp_path / f".x.{ENDED}.writing"  # of a run that was killed
+    left = tmp_path / f".gangplank-{ENDED}.writing"  # of a run that was killed
     left.write_text("an older secret")
     left.chmod(0o644)
     kubeconfig.write(str(name), "secret")
