@@ -364,6 +364,7 @@ def test_a_rank_that_began_again_no_longer_stands_where_the_one_before_did(capsy
     start = '{"event":"start","rank":0,"world_size":2,"host":"a","pod":"a","node":"n","job_uid":null,"pod_uid":null}'
     lines = ["gangplank: rank 0: not joined for 240 s; it is at a.py:4, in train: dist.barrier()", start, "epoch 1"]
     ranks = Stuck(2)
-    scripts.show(iter([({"metadata": {"name": "a"}}, line) for line in lines]), ranks)
+    pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+    scripts.show(iter([(pod, line) for line in lines]), ranks)
     assert not ranks.places
     assert capsys.readouterr().out == "[a] epoch 1\n"
