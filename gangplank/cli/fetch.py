@@ -83,7 +83,8 @@ def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]
         return {}
     unread: list[KubeError] = []
     records = evidence.logged(kube, kube.pods(job), unread)
-    if complete(select(records), expected(job).world_size):
+    wanted = expected(job)
+    if complete(select(records), wanted.world_size):
         data = "".join(f"{json.dumps(record)}\n" for record in records).encode()
         file = File(EVIDENCE, len(data), hashlib.sha256(data).hexdigest())
         if not target.has(file):
@@ -95,7 +96,7 @@ def keep_evidence(kube: Kube, job: Json, target: Landing, replace: Sequence[str]
         terminal.note(f"evidence, from the logs of all ranks: gangplank proof --file {target.folder}")
     elif unread:
         raise unread[0]
-    elif not is_of(target, expected(job).job_uid):
+    elif not is_of(target, wanted.job_uid):
         return {EVIDENCE: "the one here is of another run, and the logs of this one lack records. Fix: remove it"}
     return {}
 

@@ -15,10 +15,10 @@ from gangplank.processes import is_hidden, process
 from gangplank.wait import polls
 
 NAMED = """
-import ctypes, time
+import ctypes, signal
 ctypes.CDLL(None).prctl(15, "a\u0431\u0431\u0431\u0431\u0431\u0431\u0431\u0431".encode()[:14], 0, 0, 0)
 print(flush=True)
-time.sleep(60)
+signal.pause()
 """
 RUN = """
 import multiprocessing, os, signal, sys

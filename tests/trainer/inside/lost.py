@@ -5,6 +5,7 @@ A kill from outside meets these few milliseconds once in hundreds of runs.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -16,15 +17,13 @@ sys.path.insert(0, "/opt/gangplank/trainer")
 
 import train
 
-last, groups = int(sys.argv[1]), 0
+last, groups = int(sys.argv[1]), itertools.count(1)
 new_group = dist.new_group
 
 
 def counting(*args: Any, **words: Any) -> Any:
     """The process group, or the end."""
-    global groups  # noqa: PLW0603  # this script's only state
-    groups += 1
-    if groups == last and os.environ["RANK"] == "1":
+    if next(groups) == last and os.environ["RANK"] == "1":
         os.kill(os.getpid(), signal.SIGKILL)
     return new_group(*args, **words)
 
