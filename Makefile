@@ -105,7 +105,7 @@ molecule: setup ## scenarios in one lab: the whole stack comes up, and training 
 	@rm -f .molecule.log
 	ANSIBLE_LOG_PATH="$(CURDIR)/.molecule.log" \
 	.venv/bin/molecule test $(if $(filter all,$(SCENARIOS)),--all,$(addprefix --scenario-name ,$(SCENARIOS))) \
-	|| { status=$$?; echo "what failed, from .molecule.log:"; grep -aE -A 100 'fatal: |\[ERROR\]' .molecule.log | tail -n 200; exit $$status; }
+	|| { status=$$?; echo "what failed, from .molecule.log:"; .venv/bin/python -m tools.failed_plays .molecule.log; exit $$status; }
 
 WITHOUT_LAB = tests/charts tests/trainer
 TESTS ?= $(WITHOUT_LAB) tests/lab tests/cluster/test_actions.py tests/cluster/test_api_faults.py \
