@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 # What a scheduler reads of a pod's spec beside its containers' resources and ports
 READ = (
-    "affinity", "hostNetwork", "nodeName", "nodeSelector", "overhead", "preemptionPolicy", "priorityClassName",
-    "resourceClaims", "resources", "runtimeClassName", "schedulerName", "schedulingGates", "tolerations",
-    "topologySpreadConstraints",
+    "activeDeadlineSeconds", "affinity", "hostNetwork", "nodeName", "nodeSelector", "overhead", "preemptionPolicy",
+    "priorityClassName", "resourceClaims", "resources", "runtimeClassName", "schedulerName", "schedulingGates",
+    "tolerations", "topologySpreadConstraints",
 )  # fmt: skip
 DEFAULT_SCHEDULER = "default-scheduler"
 UNFORESEEN = "which pods its manifest becomes"  # cannot be said of a job without a demand

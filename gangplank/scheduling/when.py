@@ -240,10 +240,12 @@ class Course:
 
     def alike(self, one: Waiting) -> str:
         """Equal for jobs of which a scheduler says the same now; "" for one that has something of its own."""
-        if one.unsure or one.uids or self.in_line(one):
+        pods = self.pods_of(one.uids)
+        if one.unsure or self.in_line(one) or any(own_place(pod) for pod in pods):
             return ""
         parts = [(shape(part.spec), part.minimum, len(part.pods)) for part in one.job.parts]
-        return repr((one.job.namespace, one.job.queue, one.job.gang, one.job.least, parts))
+        own = sorted(shape(pod["spec"]) for pod in pods)  # what quotas count of it already
+        return repr((one.job.namespace, one.job.queue, one.job.gang, one.job.least, parts, own))
 
     def in_line(self, one: Waiting) -> bool:
         """Whether a job's gang has a place in line."""
@@ -315,6 +317,12 @@ class Course:
         items = (*self.state.pods.items, *pods)
         self.state = replace(self.state, pods=Pods(items), groups=(*self.state.groups, *more))
         return frozenset(pod["metadata"]["uid"] for pod in pods), name
+
+
+def own_place(pod: Json) -> bool:
+    """Whether a pod of a job that waits holds, or is promised, what another could use: a node, or devices."""
+    promised = (pod.get("status") or {}).get("nominatedNodeName")
+    return bool(promised or pod["spec"].get("nodeName") or pod["spec"].get("resourceClaims"))
 
 
 def claims(job: Demand) -> bool:

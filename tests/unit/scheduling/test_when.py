@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gangplank.scheduling import when
 from gangplank.scheduling.demand import edited
+from gangplank.scheduling.fit import fit
 from gangplank.scheduling.namespace_rules import charged
-from gangplank.scheduling.when import CLOSING, OPENING, Holder, Interval, Outlook, Waiting, left, outlook
+from gangplank.scheduling.when import CLOSING, OPENING, Course, Holder, Interval, Outlook, Waiting, left, outlook
 from tests.unit.scheduling.states import cluster, job, node, pod
 
 if TYPE_CHECKING:
     from gangplank.scheduling.demand import Demand
+    from gangplank.scheduling.fit import Answer
+    from gangplank.scheduling.snapshot import Snapshot
 
 WORLDS = 200
 
@@ -204,3 +208,25 @@ def test_in_simulated_queues_intervals_hold_what_comes() -> None:
     assert len(errors) > 0.5 * WORLDS
     assert inside / len(errors) > 0.8, inside / len(errors)
     assert median(errors) < 0.15, median(errors)
+
+
+def test_one_of_many_alike_is_asked_about_though_their_pods_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each end of a job asks once for all that are alike; a pod that has a node makes its job another."""
+    asked_about: list[str] = []
+
+    def counted(job: Demand, state: Snapshot, *, explain: bool, displacing: bool) -> Answer:
+        asked_about.append(job.name)
+        return fit(job, state, explain=explain, displacing=displacing)
+
+    monkeypatch.setattr(when, "fit", counted)
+    slow = Holder("slow", frozenset({"slow"}), left=exactly(90))
+    waits = [pod(f"waiting-{number}", "", cpu="4", namespace="vision") for number in range(20)]
+    ahead = [Waiting(small(4), frozenset({one["metadata"]["uid"]}), lasts=exactly(10)) for one in waits]
+    state = cluster(node("a", cpu="4"), pods=(pod("slow", "a", cpu="4"), *waits))
+    said = outlook(Waiting(small(4)), state, [slow], ahead)
+    assert said.after == ("slow", *["digits"] * 20)
+    assert len(asked_about) < 3 * 22 * 4  # of three futures with 21 ends each; every job at each end would be 759
+    placed = pod("placed", "a", cpu="4", namespace="vision")
+    course = Course(cluster(node("a", cpu="4"), pods=(placed, waits[0])), 0, {})
+    assert course.alike(ahead[0])
+    assert not course.alike(Waiting(small(4), frozenset({"placed"})))
