@@ -35,7 +35,7 @@ SIGNER = "kubernetes.io/kube-apiserver-client"
 REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 CONFLICT = 409
 LONGEST = 64  # bytes of a certificate's common name (RFC 5280, ub-common-name)
-SIGNED_S, POLL_S = 30, 0.1  # the longest that signing may take; the pause between two requests
+SIGNED_S, POLL_S = 60, 0.1  # the longest that signing may take; the pause between two requests
 
 
 @dataclass(frozen=True)

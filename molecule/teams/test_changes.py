@@ -128,7 +128,8 @@ def test_a_removed_member_loses_access_with_the_next_run_despite_a_valid_certifi
     assert answer(eve, "GET", "/api/v1/namespaces/vision/pods") == ""
     done = teams(edited_copy(tmp_path, vision={"members": [{"user": "ada", "role": "lead"}]}))
     assert done.returncode == 0, done.stdout
-    assert 'pods is forbidden: User "eve"' in answer(eve, "GET", "/api/v1/namespaces/vision/pods")
+    refused = 'pods is forbidden: User "eve"'
+    until(lambda: refused in answer(eve, "GET", "/api/v1/namespaces/vision/pods"), refused)  # RBAC is read by a watch
 
 
 def test_running_work_keeps_its_team_and_a_lower_cap_is_explained(

@@ -31,15 +31,18 @@ ENFORCED = PARTS.exists() and "network-policy" in json.loads(PARTS.read_text())[
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs"
 SMALL = {"cpu": {"request": "50m", "limit": "500m"}, "memory": {"request": "128Mi", "limit": "256Mi"}}
 CONNECT = """
-import socket, sys
+import socket, sys, time
+def reaches(address, port):
+    try:
+        socket.create_connection((address, port), 2).close()
+    except OSError:
+        time.sleep(1)  # a node knows the address of a new pod elsewhere a moment later
+        return False
+    return True
 for target in sys.argv[1:]:
     host, port = target.split(":")
     address = socket.gethostbyname(host)
-    try:
-        socket.create_connection((address, int(port)), 2).close()
-        print("reached")
-    except OSError:
-        print("kept out")
+    print("reached" if any(reaches(address, int(port)) for attempt in range(5)) else "kept out")
 """
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 def until(condition: Callable[[], object], what: str | Callable[[], str], deadline_s: float = DEADLINE_S) -> None:
