@@ -69,7 +69,7 @@ def git(root: Path, *words: str) -> bytes:
     """What git prints in a checkout."""
     done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
     if done.returncode:
-        got = done.stderr.decode(errors="replace").strip()
+        got = " ".join(done.stderr.decode(errors="replace").split())  # in lines, where a mount ends its search
         raise DistError(str(Problem("git", got, "a checkout with a commit", "run it in a clone of the repository")))
     return done.stdout
 

@@ -149,7 +149,7 @@ def test_a_certificate_that_nobody_signs(pauses: list[float]) -> None:
     kube: Any = type("Unsigning", (), {
         "post": lambda *_, unique: {"metadata": {"name": "gangplank-team-x", "uid": "u"}},  # noqa: ARG005  by its name
         "call": lambda *_, **_more: {}, "delete_at": lambda *_: None})()  # fmt: skip
-    expected = "the certificate of ada: got none, expected one that the cluster has signed within 30 s. Fix: check"
+    expected = "the certificate of ada: got none, expected one that the cluster has signed within 60 s. Fix: check"
     late(expected, lambda: kubeconfig.issue_certificate(kube, "ada", b"request", 600))
     assert set(pauses) == {kubeconfig.POLL_S}
 
