@@ -9,14 +9,17 @@ import os
 import socket
 import subprocess
 import urllib.error
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from lab.build.parts import build
 from lab.errors import LabError
 from lab.host import pki
 from lab.host.etcd import Etcd, heal, wait
+from tests.support.checkout import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,3 +177,22 @@ def test_d11_a_full_disk_ends_etcd_and_what_it_confirmed_is_there_once_space_is_
         kept = int(etcd.call("kv/range", key=name, range_end=name, count_only=True)["count"])
         assert kept in {confirmed, confirmed + 1}, "each confirmed write, and perhaps the last one, which was not"
         put(etcd, "after")
+
+
+def test_a_write_that_the_disk_takes_ten_seconds_for_is_late_and_not_refused(tmp_path: Path, disk: Path) -> None:
+    """With the times that the lab's etcd has; with etcd's own, it is refused after seven seconds."""
+    variables = yaml.safe_load((ROOT / "roles/lab_cluster/vars/main.yml").read_text())
+    words = variables["__lab_cluster_control_plane_programs"]["etcd"].split()
+    times = [word for word in words if word.startswith(("--heartbeat-interval", "--election-timeout"))]
+    assert len(times) == 2
+    etcd, command = prepared(tmp_path, DISK_MIB)
+    with running([*command, *times], tmp_path), ThreadPoolExecutor() as pool:
+        assert wait(etcd, 60) == []
+        subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+        try:
+            late = pool.submit(put, etcd, "late")
+            with pytest.raises(TimeoutError):
+                late.result(10)
+        finally:
+            subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+        late.result(60)
