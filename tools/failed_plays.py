@@ -34,7 +34,7 @@ class Playbook:
                 self.plays.append(name)
             else:
                 self.task = name[:NAME_LENGTH]
-        elif text.startswith("fatal: "):
+        elif text.startswith(("fatal: ", "failed: ")):  # the second of an item of a loop
             self.failure = [self.task, text]
             return self.failure
         elif text.startswith("changed: "):

@@ -382,18 +382,19 @@ def begins(
         if holder.left is not None:
             heapq.heappush(ends, (holder.left.cases[course.case], next(order), holder))
     queue, first, last = [*ahead, own, *behind], {id(one) for one in ahead}, {id(one) for one in behind}
+    kinds = {id(one): course.alike(one) for one in queue}  # what a job holds while it waits stays the same
     while True:
         refused: set[str] = set()  # those alike need not be tried again before another job ends
         for one in list(queue):
-            alike = course.alike(one)
-            if alike and alike in refused and one is not own:
+            kind = kinds[id(one)]
+            if kind and kind in refused and one is not own:
                 continue
             answer = course.try_ahead(one, own) if id(one) in first else course.try_to_start(one)
             if answer.verdict is Verdict.CANNOT_TELL and id(one) not in last:
                 whose = "" if one is own else f"whether {named([one.job.name])[0]}, which is ahead of it, starts: "
                 return None, whose + ("; ".join(answer.missing) or "whether it would start")
             if answer.verdict is not Verdict.YES:
-                refused.add(alike)
+                refused.add(kind)
                 continue
             if one is own:
                 return course.seconds + course.opening.cases[course.case], ""

@@ -60,6 +60,15 @@ def test_the_failure_that_no_rescue_took_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_item_of_a_loop_that_failed_is_named(tmp_path: Path) -> None:
+    """Ansible has a word of its own for it."""
+    looped = FAILS.replace("fail_msg: one is not two}", "fail_msg: '{{ item }} is not two'}\n      loop: [one]")
+    lines = report(run(tmp_path, looped))
+    assert lines[0] == "First: failed in: Compare"
+    assert "one is not two" in "\n".join(lines)
+
+
+@pytest.mark.slow
 def test_what_a_second_run_changes_is_named(tmp_path: Path) -> None:
     """Molecule refuses it, and Ansible does not."""
     run(tmp_path, PASSES)
