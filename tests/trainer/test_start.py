@@ -6,7 +6,6 @@ import importlib.util
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,8 +87,6 @@ def test_torchrun_gives_up_when_the_other_node_never_comes(root: Root, rank: int
     values = {"WORLD_SIZE": "2", "RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(root.free_port())}
     line = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in launch(spec)]
     line = [word.replace(f"timeout={RENDEZVOUS_S}", "timeout=3") for word in line]
-    began = time.monotonic()
-    done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=RENDEZVOUS_S)
     assert done.returncode == 1
-    assert time.monotonic() - began < 30
     assert re.search(r"timed out|Timed out", done.stderr)

@@ -536,7 +536,7 @@ def test_patience_ends_and_says_how_long_it_was(
     began = time.monotonic()
     with pytest.raises(KubeError, match=r"job digits: got no answer from the API server \(.*\), .*Fix: run this"):
         follow.follow(follow.JobWatch(job, kube), said.append, timeout_s)
-    assert 0.3 <= time.monotonic() - began < 3
+    assert 0.3 <= time.monotonic() - began < max(timeout_s, seconds)
     assert len(said) == 1
 
 
@@ -574,7 +574,7 @@ def test_a_command_says_at_once_that_nobody_answers(
     server.stop()
     began = time.monotonic()
     assert main([*words, "--kubeconfig", config]) == 4
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < patience.OUTAGE_S
     err = capsys.readouterr().err
     assert "got no answer ([Errno 111] Connection refused), expected one from the API server. Fix: start the " in err
 
