@@ -130,7 +130,7 @@ def kill_program(lab: Lab, name: str) -> None:
     """SIGKILL to a program of the lab, which is started again."""
     before = lab.programs()[name]["pid"]
     os.kill(before, signal.SIGKILL)
-    lab.wait(f"another {name}", lambda: lab.programs()[name]["pid"] not in (0, before), 30)
+    lab.wait(f"another {name}", lambda: lab.programs()[name]["pid"] not in (0, before))
 
 
 def kill_in_pods(comm: str) -> None:

@@ -119,7 +119,7 @@ class Space:
 
     def create(self, *objects: Json) -> None:
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-        self.lab.wait("the namespace's account", lambda: self.kubectl("get", "serviceaccount", "default"), 20)
+        self.lab.wait("the namespace's account", lambda: self.kubectl("get", "serviceaccount", "default"))
         self.kubectl("create", "-f", "-", stdin=json.dumps(items))
 
     def address(self, name: str) -> str:
@@ -199,7 +199,7 @@ def test_b2_a_fork_bomb_stays_in_its_pod(space: Space) -> None:
     space.create(pod("bomb", "python3", "-c", BOMB))
     space.address("bomb")
     line = re.compile(r"refused after (\d+): (.*)")
-    refusal = space.lab.wait("the refusal", lambda: line.search(space.kubectl("logs", "bomb")), 30)
+    refusal = space.lab.wait("the refusal", lambda: line.search(space.kubectl("logs", "bomb")))
     assert 1000 < int(refusal[1]) < 4096
     assert refusal[2] == "Resource temporarily unavailable"
     assert space.lab.inside(NODE, "echo", "the node forks") == "the node forks\n"
@@ -224,7 +224,7 @@ def test_b3_a_policy_cuts_earlier_connections_that_it_does_not_allow_and_no_othe
     space.create(pod("caller", "python3", "-c", WIRE, json.dumps(inward)))
 
     def expect(want: Json) -> None:
-        space.lab.wait(f"{want}", lambda: space.wires("client") | space.wires("caller") == want, 30)
+        space.lab.wait(f"{want}", lambda: space.wires("client") | space.wires("caller") == want)
 
     everything = {f"{place}/{kind}": "open" for place in (*places, "client") for kind in kinds}
     expect(everything)
@@ -270,9 +270,9 @@ def test_b4_a_rule_that_the_node_does_not_know_freezes_no_other_policy(space: Sp
     try:
         sctp = [{"from": [SERVER], "ports": [{"port": 80, "protocol": "SCTP"}]}]
         space.create(policy("sctp", "server", ingress=sctp))
-        space.lab.wait("the server is closed", lambda: not reached(space, server, 7000), 20)
+        space.lab.wait("the server is closed", lambda: not reached(space, server, 7000))
         space.create(policy("tcp", "server", ingress=[{"ports": [{"port": 7000}]}]))
-        space.lab.wait("the server is open", lambda: reached(space, server, 7000), 20)
+        space.lab.wait("the server is open", lambda: reached(space, server, 7000))
     finally:
         space.lab.inside(NODE, "sh", "-c", "umount -l /usr/sbin && rm -r /run/sbin")
         log = (STATE / f"logs/network-policy-{NODE}.log").read_text()
@@ -282,7 +282,7 @@ def test_b4_a_rule_that_the_node_does_not_know_freezes_no_other_policy(space: Sp
 def test_b5_a_flushed_table_is_written_again(space: Space) -> None:
     server = space.address("server")
     space.create(policy("guard", "server", ingress=[]))
-    space.lab.wait("the server is closed", lambda: not reached(space, server, 7000), 20)
+    space.lab.wait("the server is closed", lambda: not reached(space, server, 7000))
     before = re.sub(r"\[.*?\]|#.*", "", space.lab.inside(NODE, "iptables-save", "-t", "security"))
     space.lab.inside(NODE, "iptables", "-t", "security", "-F")
 
@@ -290,7 +290,7 @@ def test_b5_a_flushed_table_is_written_again(space: Space) -> None:
         return re.sub(r"\[.*?\]|#.*", "", space.lab.inside(NODE, "iptables-save", "-t", "security"))
 
     assert now() != before
-    space.lab.wait("the table as it was", lambda: now() == before, 15)
+    space.lab.wait("the table as it was", lambda: now() == before)
     assert not reached(space, server, 7000)
 
 
@@ -306,12 +306,12 @@ def test_b5_a_pod_reaches_itself_through_a_service_and_a_sidecars_port_has_its_n
     at = space.lab.get("service", "self", "-n", space.name)["spec"]["clusterIP"]
     program = "import socket; w = socket.create_connection(('{}', {}), 2); w.send(b'x'); print('got', w.recv(9))"
     got = "got b'x'"
-    space.lab.wait("the Service", lambda: got in space.python("self", program.format(at, 80)), 20)
+    space.lab.wait("the Service", lambda: got in space.python("self", program.format(at, 80)))
     assert got in space.python("self", program.format(own, 7000))
     assert got not in space.python("self", program.format(server, 7000)), "it is guarded"
     assert not reached(space, own, 7000)
     space.create(policy("by-name", "self", ingress=[{"ports": [{"port": "wire"}]}]))
-    space.lab.wait("the port by name", lambda: reached(space, own, 7000), 20)
+    space.lab.wait("the port by name", lambda: reached(space, own, 7000))
 
 
 @pytest.mark.usefixtures("lab")

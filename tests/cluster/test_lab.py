@@ -243,7 +243,7 @@ def test_a_missing_image_fails_at_once_with_its_name(lab: Lab) -> None:
         state = lab.get("pod", "lost")["status"]["containerStatuses"][0]["state"]["waiting"]
         return state if state["reason"] in ("ErrImagePull", "ImagePullBackOff") else None
 
-    assert "example.invalid/no/such:1" in lab.wait("the pull's failure", waiting, 15)["message"]
+    assert "example.invalid/no/such:1" in lab.wait("the pull's failure", waiting)["message"]
     lab.kubectl("delete", "pod", "lost", "--now")
 
 
@@ -253,7 +253,7 @@ def test_the_tab_key_offers_the_names_of_jobs(lab: Lab) -> None:
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "tab-key"}, "spec": spec}
     lab.kubectl("create", "-f", "-", stdin=json.dumps(job))
     access = {"KUBECONFIG": str(STATE / "admin.kubeconfig")}
-    lab.wait("the name of the job", lambda: completions("gangplank status tab", **access) == ["tab-key"], 30)
+    lab.wait("the name of the job", lambda: completions("gangplank status tab", **access) == ["tab-key"])
     lab.kubectl("delete", "job", "tab-key")
 
 
@@ -613,7 +613,7 @@ def test_a_third_node_is_one_more_line(lab: Lab, tmp_path: Path) -> None:
     assert lab.ready() == {"node-0", "node-1", "node-2"}
     test_allocatable_memory_adds_up_to_no_more_than_the_machine_has(lab)
     lab.kubectl("run", "third", "--image=registry.k8s.io/pause:3.10.1", '--overrides={"spec":{"nodeName":"node-2"}}')
-    lab.wait("a pod on it", lambda: lab.get("pod", "third")["status"]["phase"] == "Running", 30)
+    lab.wait("a pod on it", lambda: lab.get("pod", "third")["status"]["phase"] == "Running")
 
 
 def test_nodes_see_a_folder_of_the_machine(lab: Lab, tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_d6_a_lock_is_renewed_while_a_task_takes_long_and_goes_with_a_killed_run
     ]  # fmt: skip
     book.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     run = Run(tmp_path / "long.log", str(book))
-    lab.wait("the lock", lambda: ours(lab) == ["gangplank"], 30)
+    lab.wait("the lock", lambda: ours(lab) == ["gangplank"])
 
     def renewed() -> str:
         return str(lab.get("lease", "gangplank", "--namespace=default")["spec"]["renewTime"])
