@@ -272,4 +272,4 @@ def test_d15_a_killed_build_of_an_image_store_leaves_no_containerd(tmp_path: Pat
         started = descendants(build.pid)
         build.kill()
     assert started
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all of it has ended", 10)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all of it has ended", 60)

@@ -174,7 +174,7 @@ def test_a_killed_build_leaves_no_process_no_mount_and_nothing_outside_of_the_ca
     with subprocess.Popen([sys.executable, "-c", BUILD, "shell", str(listed)], cwd=tmp_path, env=environment) as build:
         until(lambda: bool(list(home.glob("roots/.*/work/mmdebstrap.*/usr/bin"))), "packages are being unpacked", 120)
         build.kill()
-    until(lambda: traces(home) == before, "nothing of it is left", 30)
+    until(lambda: traces(home) == before, "nothing of it is left", 60)
     folder = workshop(home, lock)[0].root("shell")
     assert digests_in(folder, "root.tar") == lock["roots"]["shell"]["digests"]
     assert not list(home.glob("roots/.*"))
