@@ -42,6 +42,7 @@ MOST_REQUEST = 900_000  # characters of a request, which lies in a ConfigMap wit
 TRIES = 3  # without any progress
 READ_ONLY = "ReadOnlyMany"
 
+GONE_S = 300  # for a pod to be removed: its node may be busy
 KEPT_S = 60  # what a command has made for a pod that is not there yet
 
 
@@ -268,7 +269,7 @@ def busy(order: Order) -> GangplankError:
 def gone(kube: Kube, body: Json) -> None:
     """Wait until a pod is removed: the next one has its name."""
     meta = body["metadata"]
-    for _ in polls(30, POLL_S):
+    for _ in polls(GONE_S, POLL_S):
         if kube.get(path("v1", "Pod", meta["namespace"], meta["name"])) is None:
             return
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gangplank.cluster.preflight import POD
 from gangplank.errors import KubeError, Problem
 from gangplank.k8s.age import age_s
+from gangplank.k8s.conditions import has_condition
 from gangplank.site.preflight import YOUNG, Check
 from gangplank.wait import polls
 
@@ -43,6 +44,9 @@ while closed < 3 and time.monotonic() < end + 30:
 print("enforced" if closed == 3 else "open")
 """
 SERVE = ["python3", "-m", "http.server", str(PORT)]
+# A pod that does not listen yet is not reached either. It asks itself, as a policy may keep its node from it.
+LISTENS = ["python3", "-c", f"import socket; socket.create_connection(('localhost', {PORT}), 5)"]
+PROBE: Json = {"exec": {"command": LISTENS}, "periodSeconds": 1, "timeoutSeconds": 10}
 RESOURCES = {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"cpu": "1", "memory": "128Mi"}}
 POLICY: Json = {
     "apiVersion": "networking.k8s.io/v1",
@@ -123,10 +127,10 @@ def answer(kube: Kube, image: str, limit_s: float) -> str:
     waiting = "nothing"
     for _ in polls(limit_s, POLL_S):
         for name in ("open", "closed"):
-            start(kube, name, image, SERVE)
+            start(kube, name, image, SERVE, PROBE)
         pods = {name: kube.get(f"{PODS}/{name}") for name in ("open", "closed")}
         addresses = {name: (pod or {}).get("status", {}).get("podIP", "") for name, pod in pods.items()}
-        if all(addresses.values()):
+        if all(has_condition(pod or {}, "Ready") for pod in pods.values()):
             start(kube, "asks", image, ["python3", "-c", ASK, addresses["open"], addresses["closed"]])
             pods["asks"] = kube.get(f"{PODS}/asks")
             asks = pods["asks"]
@@ -136,10 +140,10 @@ def answer(kube: Kube, image: str, limit_s: float) -> str:
     return f"pods that did not run within {limit_s:.0f} s ({waiting})"
 
 
-def start(kube: Kube, name: str, image: str, command: list[str]) -> None:
+def start(kube: Kube, name: str, image: str, command: list[str], probe: Json | None = None) -> None:
     """Ensure a pod; a namespace has no service account in its first moments."""
     (container,) = POD["spec"]["containers"]
-    container = {**container, "image": image, "command": command, "resources": RESOURCES}
+    container = {**container, "image": image, "command": command, "resources": RESOURCES, "readinessProbe": probe}
     spec = {**POD["spec"], "terminationGracePeriodSeconds": 0, "containers": [container]}
     pod = {**POD, "metadata": {"name": name, "namespace": SPACE, "labels": {"app": name}}, "spec": spec}
     if kube.get(f"{PODS}/{name}") is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gangplank.k8s.build import containers
 from gangplank.k8s.conditions import failed_init, newest_end
-from gangplank.k8s.events import when
+from gangplank.k8s.events import lasted_s, when
 from gangplank.scheduling import pod_rules
 from gangplank.scheduling.cause import Cause
 from gangplank.scheduling.rest import rank
@@ -52,7 +52,7 @@ NO_DRIVER = re.compile(
 # What a kubelet has not heard of yet, and the certificate that a new namespace gets by itself: the next try has them
 # https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/kubelet/util/manager/watch_based_manager.go
 SOON = re.compile(r'failed to sync \w+ cache: timed out|object "\S+"/"\S+" not registered|"kube-root-ca.crt" not found')
-TRIES = 3  # from then on it is a cause too
+TRIES, TRIED_S = 3, 60.0  # from then on it is a cause too: a busy cluster needs more than three tries in seconds
 SHOWN = 300  # characters of a message
 
 
@@ -257,7 +257,7 @@ def _step(events: Iterable[Json]) -> Json | None:
 def _passes(event: Json) -> bool:
     """Whether the next tries will probably succeed."""
     count = (event.get("series") or {}).get("count") or event.get("count") or 1
-    return bool(SOON.search(event.get("message") or "")) and count < TRIES
+    return bool(SOON.search(event.get("message") or "")) and (count < TRIES or lasted_s(event) < TRIED_S)
 
 
 def _order(event: Json) -> tuple[str, int]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "k8s.io"  # of the kubelet's images
 CONTENT, SNAPSHOTTER = "io.containerd.content.v1.content", "io.containerd.snapshotter.v1.overlayfs"
-CONTAINERD_S, LIST_S, IMPORT_S = 30, 60, 3600  # of its start, of a list of images, and of an archive of many gigabytes
+CONTAINERD_S, LIST_S, IMPORT_S = 120, 120, 3600  # of its start, of a list of images, of an archive of many gigabytes
 DATABASES = ("io.containerd.metadata.v1.bolt", SNAPSHOTTER)  # written in place by a node
 LAYERS = f"{SNAPSHOTTER}/snapshots"
 HELD = "store.json"  # a node's hard link to its store's images.json: a store with such a link is not removed

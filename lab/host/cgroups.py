@@ -13,7 +13,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 SLICE = "gangplank"
 SYSTEM = "system"  # of supervisord and of its programs: gangplank/system
 LENT = "user.gangplank.lent"  # an attribute of v2's gangplank: the controllers that were off before
-CGROUP_S = 5  # how long a cgroup may stay busy after its processes ended
+CGROUP_S = 30  # how long a cgroup may stay busy after its processes ended
 
 
 def controllers() -> list[Path]:

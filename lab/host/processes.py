@@ -52,7 +52,7 @@ def strays() -> set[int]:
         return members(SYSTEM) - {*processes_in(own | pinned)}
 
 
-def kill(find: Callable[[], set[int]], deadline_s: float = 20.0) -> None:
+def kill(find: Callable[[], set[int]], deadline_s: float = 60.0) -> None:
     """Kill the processes that `find` returns until it returns none, but never this process and its parent."""
     alive: set[int] = set()
     for _ in polls(deadline_s, 0.05):

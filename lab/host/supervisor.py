@@ -102,7 +102,7 @@ def refuse_other(folder: Path, pid_file: Path = PID) -> None:
         raise LabError(str(Problem("lab_cluster_folder", str(folder), expected, fix)))
 
 
-def start(config: Path, socket: Path, deadline_s: float = 15.0) -> None:
+def start(config: Path, socket: Path, deadline_s: float = 60.0) -> None:
     """Start supervisord in its cgroup, outside the caller's session and environment; wait until it answers."""
     ensure_cgroup(SYSTEM)
     socket.unlink(missing_ok=True)

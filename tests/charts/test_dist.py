@@ -26,7 +26,7 @@ def make_dist(checkout: Path, **more: str) -> Path:
     """What `make dist` writes in a checkout."""
     command = [sys.executable, "-m", "tools.dist"]
     done = subprocess.run(
-        command, cwd=checkout, env={**os.environ, **more}, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=checkout, env={**os.environ, **more}, capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == (checkout / "dist" / SUMS).read_text()

@@ -72,7 +72,7 @@ def test_c4_images_have_the_digests_of_the_site_and_every_kind_is_asked_for(
     bin_folder = Path(sys.executable).parent
     command = [str(bin_folder / "ansible-playbook"), "-i", "localhost,", "-c", "local", str(tmp_path / "play.yml")]
     extra = ["-e", json.dumps(values)]
-    done = subprocess.run([*command, *extra], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run([*command, *extra], cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout
     folder = build([part], print)["charts"][chart] if part else str(ROOT / "charts" / chart)
     words = [str(helm / "helm"), "template", KUBERNETES, "x", folder, "-n", "y", "-f", f"{tmp_path}/values.json"]

@@ -96,7 +96,7 @@ class Source:
             "ANSIBLE_REMOTE_TEMP": str(folder / "remote"),
         }  # fmt: skip
         command = [str(programs / "ansible-playbook"), "-i", "localhost,", "-c", "local", str(book)]
-        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 2, done.stdout + done.stderr
         assert done.stdout.count("fatal: ") == failures, done.stdout
         assert not list(folder.glob("gangplank-chart-*")), "the fetched chart was left behind"

@@ -82,7 +82,7 @@ class Lab:
         """Run ansible-playbook and return what it printed; fails with it."""
         sources = [word for source in (str(inventory), *self.more) for word in ("-i", source)]
         command = [str(ROOT / ".venv/bin/ansible-playbook"), *sources, *arguments]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=420)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800)
         assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-1000:]
         return done.stdout
 
@@ -103,7 +103,7 @@ class Lab:
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
         """Run the lab's own kubectl as its admin."""
         command = [f"{self.parts['bin']['kubernetes']}/kubectl", f"--kubeconfig={STATE}/admin.kubeconfig", *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, timeout=700)
         assert not check or done.returncode == 0, done.stderr
         return done.stdout + ("" if check else done.stderr)
 
@@ -127,7 +127,7 @@ class Lab:
         line = [*self.enter(node), *command]
         return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
 
-    def wait(self, what: str, check: Callable[[], Any], timeout_s: float = 90) -> Any:
+    def wait(self, what: str, check: Callable[[], Any], timeout_s: float = 300) -> Any:
         """Poll until `check` returns something true; errors of a cluster that is coming back count as not yet."""
         end = time.monotonic() + timeout_s
         last: object = None

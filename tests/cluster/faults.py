@@ -358,7 +358,7 @@ def _image(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 @fault("node drained", hold_s=1)
 def _drained(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     node = worker_node(jobs)
-    lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
+    lab.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=600s")
     try:
         yield
     finally:
@@ -508,15 +508,15 @@ def was_short_of_memory(job: Job) -> bool:
 
 @fault("ranks killed for the node's memory")
 def _ranks_killed(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
-    ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), 60) for each in jobs]
+    ranks = [lab.wait("the worker's rank", functools.partial(each.trainer, "worker"), CAUSE_S) for each in jobs]
     guaranteed = {"limits": {"cpu": "1", "memory": "4Gi"}}  # the kernel kills pods without such limits before it
     with contextlib.ExitStack() as short:
         nodes = {each.node("worker") for each in jobs}
         take = ROOM + RANK * 2
         hogs = [short.enter_context(short_of_memory(lab, node, take, guaranteed)) for node in nodes]
-        lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), 60)
-        assert {hog()["phase"] for hog in hogs} == {"Running"}, "the kernel spares it"
-    lab.wait("the kernel's reason", functools.partial(was_short_of_memory, jobs[BACKENDS.index("indexed")]), 60)
+        lab.wait("the ranks are killed", lambda: not any(Path(f"/proc/{pid}").exists() for pid in ranks), CAUSE_S)
+        lab.wait("the kernel spares the hogs", lambda: {hog()["phase"] for hog in hogs} == {"Running"})
+    lab.wait("the kernel's reason", functools.partial(was_short_of_memory, jobs[BACKENDS.index("indexed")]), CAUSE_S)
     yield
 
 
@@ -542,7 +542,7 @@ def other_clock(lab: Lab) -> Iterator[None]:
 def shift_clock(jobs: Sequence[Job], seconds: int) -> None:
     """Set the clock of each job's worker, until its container ends."""
     for each in jobs:
-        pid = each.lab.wait("the worker's process", functools.partial(each.trainer, "worker"), 60)
+        pid = each.lab.wait("the worker's process", functools.partial(each.trainer, "worker"), CAUSE_S)
         Path("/proc", str(pid), "root", "tmp", "shift").write_text(f"{seconds:+d}s")
 
 
@@ -565,7 +565,7 @@ def epochs_ahead(job: Job) -> bool:
 def _ahead(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
     shift_clock(jobs, SHIFT_S)
     for job in jobs:
-        lab.wait(f"{job.name} has epochs of the future", functools.partial(epochs_ahead, job), 60)
+        lab.wait(f"{job.name} has epochs of the future", functools.partial(epochs_ahead, job), CAUSE_S)
     lose_rank(jobs)
     yield
 
@@ -611,7 +611,7 @@ def full(lab: Lab, folder: str) -> Iterator[None]:
 @contextmanager
 def stopped_kubelet(lab: Lab) -> Iterator[None]:
     """The node without pods and without its kubelet, which starts again afterwards."""
-    lab.kubectl("drain", SMALL, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=110s")
+    lab.kubectl("drain", SMALL, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=600s")
     program(lab, f"kubelet-{SMALL}", runs=False)
     try:
         yield
@@ -686,12 +686,13 @@ def prepared(lab: Lab, *, free_node: bool = True) -> Iterator[Lab]:
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.kubectl("create", "-f", "-", stdin=json.dumps(CLAIM))
     lab.kubectl("apply", "-f", "-", stdin=json.dumps(QUEUE_OBJECT))
+    lab.wait("the queue is open", lambda: lab.get("queue.scheduling.volcano.sh", QUEUE)["status"]["state"] == "Open")
     if free_node:
         lab.kubectl("taint", "node", CONTROL_PLANE, "--overwrite", TAINT)
     try:
         yield lab
     finally:
-        lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
+        lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=600s")
         lab.kubectl("delete", "queue.scheduling.volcano.sh", QUEUE, "--timeout=60s")
         without_volumes(lab)
         if free_node:

@@ -38,7 +38,7 @@ DESCRIPTION: Json = {
     "workers": 1,
     "resources": {"cpu": "50m", "memory": "256Mi"},
     "hyperparameters": {"epochs": 60, "batch_size": 32, "seed": 1, "log_interval": 5},
-    "args": ["--checkpoint-interval", "20", "--collective-timeout", "10", "--rendezvous-timeout", "30"],
+    "args": ["--checkpoint-interval", "20", "--collective-timeout", "30", "--rendezvous-timeout", "120"],
 }
 CLAIM: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
@@ -164,4 +164,4 @@ class Job:
         """Run gangplank about this job."""
         python, config = str(ROOT / ".venv/bin/python"), str(STATE / "admin.kubeconfig")
         line = [python, "-m", "gangplank", *words, self.name, "-n", NAMESPACE, "--kubeconfig", config]
-        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEEDS = range(8 if FULL else 1)
 SHARE = 0.3  # of the requests have a fault
 LINES = 4000  # of each rank
-LIMIT_S = 400
+LIMIT_S = 1200
 # Every line once, some of them long, some in bytes that are not text; printed over some seconds, without torch
 SCRIPT = f"""
 import os, sys, time
@@ -42,7 +42,7 @@ for number in range({LINES}):
         time.sleep(1)
 out.flush()
 if os.environ["RANK"] == "0":
-    time.sleep(15)  # with rank 0 the job ends, and Volcano removes the other pods: their logs must have been read
+    time.sleep(30)  # with rank 0 the job ends, and Volcano removes the other pods: their logs must have been read
 """
 
 

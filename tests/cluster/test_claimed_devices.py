@@ -122,7 +122,8 @@ def test_gangs_share_the_devices_and_one_that_does_not_fit_waits_whole(cluster: 
     assert len(allocated(cluster)) == total - 2, "a gang that waits holds nothing"
     cluster.call("DELETE", f"{cluster.path('Job', 'batch.volcano.sh/v1alpha1').format(ns=cluster.namespace)}/pair")
     cluster.wait(lambda: len(placed(cluster, "three")) == 3, "Pod")
-    assert len(allocated(cluster)) == len({*allocated(cluster)}) == total - 1
+    cluster.wait(lambda: len(allocated(cluster)) == total - 1, "ResourceClaim")
+    assert len({*allocated(cluster)}) == total - 1
 
 
 def test_the_pods_of_a_pytorchjob_have_a_device_each_or_none(cluster: Cluster, nodes: list[str]) -> None:

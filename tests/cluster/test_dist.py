@@ -31,7 +31,7 @@ EDITS = (
 CHARTED = "--set training_job.name=charted --set training_job.output=/opt/pytorch/output/charted"
 BY_HELM = (  # what the page renders, installed
     f"helm install charted charts/training-job-*.tgz --kubeconfig ~/admin.kubeconfig -f jobs/digits.yml {CHARTED}",
-    "timeout 300 bash -c 'until gangplank status charted | grep -q Completed; do sleep 1; done'",
+    "timeout 1200 bash -c 'until gangplank status charted | grep -q Completed; do sleep 1; done'",
     "gangplank proof charted",
     "helm uninstall charted --kubeconfig ~/admin.kubeconfig --wait",
 )
@@ -66,7 +66,7 @@ def site(parts: dict[str, Any]) -> dict[str, Any]:
 def place(kubeconfig: str, tmp_path: Path) -> Path:  # noqa: ARG001  the fixture: the lab is up, with Volcano and storage
     """An empty folder with the content of dist/, and the site's values beside it."""
     checkout = copy_checkout(tmp_path / "checkout")
-    subprocess.run([sys.executable, "-m", "tools.dist"], cwd=checkout, check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "tools.dist"], cwd=checkout, check=True, timeout=900)
     place = tmp_path / "place"
     shutil.move(checkout / "dist", place)
     shutil.rmtree(checkout)
@@ -90,7 +90,7 @@ def test_the_page_installs_it_in_an_empty_place_and_trains(place: Path) -> None:
     env = {**kept, "HOME": str(place.parent / "home"), "XDG_CACHE_HOME": str(cache_home().parent), "PWD": str(place),
            "PATH": ":".join([Lab().parts["bin"]["helm"], *path])}  # fmt: skip
     done = subprocess.run(
-        ["bash", "-c", text], cwd=place, env=env, capture_output=True, text=True, check=False, timeout=900
+        ["bash", "-c", text], cwd=place, env=env, capture_output=True, text=True, check=False, timeout=3600
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
     steps = dict(re.findall(r"^\+ (.*)\n((?:(?!\+ ).*\n)*)", done.stdout, re.MULTILINE))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Json = dict[str, Any]
-NAME, SAMPLES, EPOCHS = "elastic", 1200, 60
+NAME, SAMPLES, EPOCHS = "elastic", 1200, 120
 DESCRIPTION: Json = {
     "name": NAME,
     "backend": "pytorchjob",
@@ -99,13 +99,13 @@ def job(full_kubeconfig: str, tmp_path: Path) -> Iterator[Elastic]:
 def test_two_workers_become_three_and_two_again(job: Elastic) -> None:
     wait = Lab().wait
     job.submit()
-    wait("two workers train", lambda: job.events(0, "step") and job.events(1, "step"), 180)
+    wait("two workers train", lambda: job.events(0, "step") and job.events(1, "step"), 600)
     first = job.pod(0)["metadata"]["uid"]
     job.command("scale", NAME, "3")
-    wait("three workers train", lambda: job.events(2, "step"), 180)
+    wait("three workers train", lambda: job.events(2, "step"), 600)
     assert not job.ended()
     job.command("scale", NAME, "2")
-    assert wait("the end", job.ended, 400) == "Succeeded"
+    assert wait("the end", job.ended, 1800) == "Succeeded"
 
     kept = job.pod(0)
     assert kept["metadata"]["uid"] == first, "worker 0, where the ranks meet, was lost"
@@ -130,7 +130,7 @@ def test_metrics_make_an_autoscaler_of_the_foretold_form(job: Elastic) -> None:
     objects = BACKENDS["pytorchjob"].objects(manifest)
     (predicted,) = [item for item in objects if item["kind"] == "HorizontalPodAutoscaler"]
     job.cluster.create(manifest)
-    live = Lab().wait("an autoscaler", lambda: job.cluster.items("HorizontalPodAutoscaler"), 60)
+    live = Lab().wait("an autoscaler", lambda: job.cluster.items("HorizontalPodAutoscaler"))
     (autoscaler,) = live
     assert autoscaler["metadata"]["name"] == predicted["metadata"]["name"]
     assert {key: autoscaler["spec"][key] for key in predicted["spec"]} == predicted["spec"]

@@ -58,7 +58,7 @@ class Job:
     def gangplank(self, *words: str) -> subprocess.CompletedProcess[str]:
         """The command, as a user of that folder runs it."""
         line = [str(ROOT / ".venv/bin/gangplank"), words[0], *words[1:2], *self.where, *words[2:]]
-        return subprocess.run(line, cwd=self.folder, capture_output=True, text=True, check=False, timeout=600)
+        return subprocess.run(line, cwd=self.folder, capture_output=True, text=True, check=False, timeout=1800)
 
     def verdict(self, script: str, *arguments: str) -> str:
         """What `run` says of a training that ends well, and is not proven; `proof` exits with 1."""

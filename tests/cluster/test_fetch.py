@@ -84,7 +84,7 @@ def hashes(member: Callable[[str], str], tmp_path_factory: pytest.TempPathFactor
     assert done.returncode == 0, done.stderr
     ended = ("Completed", "Failed", "Aborted", "Terminated")
     until(lambda: gangplank("status", NAME, "-n", TEAM, kubeconfig=config).stdout.split("\n")[0].endswith(ended),
-          "the job has ended", 240)
+          "the job has ended", 600)
     assert "Completed" in gangplank("status", NAME, "-n", TEAM, kubeconfig=config).stdout
     log = gangplank("logs", NAME, "-n", TEAM, "--rank", "0", kubeconfig=config).stdout
     return {name: sha256 for sha256, name in re.findall(r"leaves (\w{64}) (.*)", log)}
@@ -149,7 +149,7 @@ def test_a_fetch_that_is_killed_continues_and_its_pod_goes(
             shutil.rmtree(folder)
         parts = folder / PARTS
         process = subprocess.Popen([*command, "-o", str(folder)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        end = time.monotonic() + 120
+        end = time.monotonic() + 600
         while process.poll() is None and not sum(path.stat().st_size for path in parts.glob("*")):
             assert time.monotonic() < end
             time.sleep(0.02)

@@ -39,7 +39,7 @@ QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 WORDS = {0: "yes", 5: "no", 6: UNSURE}
 STEADY_S = 12  # without a change of the pods: several sessions of the scheduler; longer if it has not spoken
-LIMIT_S = 180
+LIMIT_S = 600
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -164,7 +164,7 @@ def test_fit_the_copy_and_the_live_scheduler_agree(
         finally:
             for job in one.jobs:
                 lab.kubectl("delete", "-n", HOME, "vcjob,job", job["name"], "--ignore-not-found", "--wait=false")
-            until(lambda: not kube.call("GET", PODS)["items"], "the pods are gone", 120)
+            until(lambda: not kube.call("GET", PODS)["items"], "the pods are gone", 600)
     fit, copy = (WORDS.get(done.returncode, f"status {done.returncode}") for done in (computed, copied))
     reason = "" if fit == "yes" else computed.stdout.strip()
     answer = Compared(seed, one.subject, fit, copy, live, reason)

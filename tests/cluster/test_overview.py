@@ -26,6 +26,7 @@ Json = dict[str, Any]
 DIGITS = (
     "exec python3 -m torch.distributed.run --nnodes=2 --node-rank=$RANK --master-addr=$MASTER_ADDR"
     " --master-port=$MASTER_PORT /opt/gangplank/trainer/train.py --epochs 9999 --log-interval 5 --threads 1"
+    " --rendezvous-timeout 600 --collective-timeout 600"
 )
 
 
@@ -42,8 +43,9 @@ def test_an_administrator_sees_what_holds_what_waits_and_how_long_a_training_tak
 ) -> None:
     large = Story("short", {"workers": 20, "command": WAITING, "resources": {"cpu": "900m", "memory": "32Mi"}})
     with story(lab, "trains", Story("", {"command": ["sh", "-c", DIGITS]})), story(lab, "waits", large):
-        lab.wait("a training says how far it is", lambda: job(screen(kube), "trains").get("left"), 180)
-        now = lab.wait("a gang waits", lambda: screen(kube) if screen(kube)["queues"][0]["gangs waiting"] else None)
+        lab.wait("a training says how far it is", lambda: job(screen(kube), "trains").get("left"), 600)
+        lab.wait("its queue says so", lambda: held(kube) == "20m")
+        now = lab.wait("a gang waits", lambda: (seen := screen(kube))["queues"][0]["gangs waiting"] and seen)
         row = job(now, "trains")
         assert (row["namespace"], row["back-end"], row["state"], row["running"], row["pods"]) == (
             "why-trains", "volcano", "Running", 2, 2,
@@ -85,7 +87,7 @@ def test_a_viewer_of_a_team_sees_its_jobs_and_of_others_only_what_they_hold(lab:
         lab.kubectl("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": given}))
         try:
             lab.wait("others run", lambda: "2 of 2 pods run" in asked(kube, hidden).first_line)
-            lab.wait("a training says how far it is", lambda: job(screen(kube), "own").get("left"), 180)
+            lab.wait("a training says how far it is", lambda: job(screen(kube), "own").get("left"), 600)
             lab.wait("its queue says so", lambda: held(kube) == "40m")
             kube.api.set_default_header("Impersonate-User", "ann")
             now = screen(kube, "why-own")

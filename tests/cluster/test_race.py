@@ -319,7 +319,7 @@ def cheater(kubeconfig: str, all_three: None, tmp_path_factory: pytest.TempPathF
     place = tmp_path_factory.mktemp("member") / "config"
     done = gangplank("team", "kubeconfig", CHEAT, "ada", "--ttl", "1h", "-o", str(place), kubeconfig=kubeconfig)
     assert done.returncode == 0, done.stderr
-    return Kube(str(place))
+    return Kube(str(place)).patient()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -364,7 +364,7 @@ def test_a3_two_teams_and_one_that_cheats_submit_at_once_and_every_moment_keeps_
             work.append((rng.uniform(place, 1.2), functools.partial(delete, gang)))
     work.sort(key=lambda row: row[0])
     clock, every = Clock(kwok_pid), list(submitted)
-    with Seen(kube, clock) as seen:
+    with Seen(kube.patient(), clock) as seen:
 
         def hold(amounts: dict[str, int], why: str) -> None:
             until(lambda: seen.ask(lambda now: amounts.items() <= now.held.items()), f"{amounts}: {why}", DEADLINE_S)

@@ -36,7 +36,7 @@ def ctr(lab: Lab, node: str) -> list[str]:
 
 def on_node(lab: Lab, node: str, *words: str) -> str:
     command = [*ctr(lab, node), "images", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 def images() -> dict[str, dict[str, str]]:

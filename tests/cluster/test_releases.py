@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -82,7 +81,7 @@ class Site:
     def play(self, *words: str, tasks: str = "main") -> tuple[bool, str]:
         """Run the role; whether it reports a change, and what it printed. It fails with what it printed."""
         command = self.command(*words, tasks=tasks)
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
         assert "Traceback" not in done.stdout + done.stderr
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
         return " changed=0 " not in done.stdout, done.stdout
@@ -90,7 +89,7 @@ class Site:
     def command(self, *words: str, tasks: str = "main") -> list[str]:
         """Write a play of the role; what runs it."""
         values = {"name": self.name, "namespace": self.namespace, "chart": str(self.source),
-                  "values": {"word": "first"}, "timeout_s": 60}  # fmt: skip
+                  "values": {"word": "first"}, "timeout_s": 180}  # fmt: skip
         role = {"name": "helm_release", "tasks_from": tasks}
         variables = {f"helm_release_{name}": value for name, value in values.items()}
         book = self.folder / "play.yml"
@@ -217,7 +216,7 @@ def test_a_namespace_with_another_release_outlives_this_one(site: Site) -> None:
 def test_a_release_whose_pods_do_not_start_says_which_and_why(site: Site) -> None:
     site.write(web=WEB.replace("registry.k8s.io/pause:3.10.1", "registry.example.org/none:1"))
     with pytest.raises(AssertionError) as failure:
-        site.play()
+        site.play("-e", "helm_release_timeout_s=60")
     text = " ".join(str(failure.value).replace("\\n", " ").split())
     said = r"not ready: web-\S+: (ErrImagePull|ImagePullBackOff): .*registry\.example\.org/none:1"
     assert re.search(said, text), text
@@ -255,7 +254,7 @@ def test_d7_an_upgrade_of_the_same_version_that_was_killed_is_not_taken_for_comp
     assert site.changes()
     site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
     with subprocess.Popen(site.command(), cwd=ROOT, stdout=subprocess.DEVNULL) as play:
-        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values())
         kill_with_descendants(play.pid)
     site.write(web=WEB)
     assert [site.changes() for _ in range(2)] == [True, False]
@@ -267,14 +266,14 @@ def test_d7_an_upgrade_by_a_helm_that_the_kernel_killed_is_repeated_by_the_next_
     assert site.changes()
     site.write(config=CONFIG.replace("same", "other"), web=WEB.replace("pause:3.10.1", "no-such-image:1"))
     with subprocess.Popen(site.command(), cwd=ROOT, stdout=subprocess.PIPE, text=True) as play:
-        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+        site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values())
         programs = {pid: Path(f"/proc/{pid}/exe").resolve().name for pid in descendants(play.pid)}
         os.kill(next(pid for pid, program in programs.items() if program == "helm"), signal.SIGKILL)
-        said = play.communicate(timeout=100)[0]
+        said = play.communicate(timeout=600)[0]
     assert play.returncode != 0
     assert f"release {NAMESPACE}/small: got an error from Helm (" in " ".join(said.split())
     site.write(web=WEB)
-    assert [site.changes("-e", "helm_release_timeout_s=20") for _ in range(2)] == [True, False], "it waits for nobody"
+    assert [site.changes("-e", "helm_release_timeout_s=120") for _ in range(2)] == [True, False], "it waits for nobody"
     assert site.get("configmap", "config")["data"]["kept"] == "other"
 
 
@@ -283,7 +282,8 @@ def test_an_upgrade_to_a_chart_without_a_crd_leaves_the_crd_and_its_objects(site
     site.write(toys=TOYS)
     words = ["install", "small", str(site.chart), "--create-namespace", "--set=word=theirs"]
     subprocess.run([*site.helm, *words], check=True, stdout=subprocess.DEVNULL, timeout=60)
-    site.lab.kubectl("--namespace", NAMESPACE, "apply", "--filename=-", stdin=TOY)
+    apply = ("--namespace", NAMESPACE, "apply", "--filename=-")
+    site.lab.wait("toys are served", lambda: site.lab.kubectl(*apply, stdin=TOY))
     lost = f"got CRDs in its manifest, with which Helm would remove Toy/{NAMESPACE}/bear; expected none of them"
     with pytest.raises(AssertionError) as refusal:
         site.play(tasks="remove")
@@ -333,7 +333,7 @@ def test_d6_the_revision_of_a_helm_that_is_at_work_is_left_alone(site: Site, tas
     upgrade = [*site.helm, "upgrade", "small", str(site.chart), "--set=word=first", "--wait", "--timeout=300s"]
     with subprocess.Popen(upgrade, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as helm:
         try:
-            site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values(), 60)
+            site.lab.wait("the upgrade", lambda: "pending-upgrade" in site.revisions().values())
             before = site.lab.get("--namespace", NAMESPACE, "secrets", "--selector=owner=helm")
             said = rf"got process {helm.pid} \(\S+/helm .*upgrade.*expected its end within 5 s"
             with pytest.raises(AssertionError, match=said):
@@ -353,9 +353,8 @@ def test_d7_a_removal_that_was_killed_is_resumed(site: Site, tasks: str) -> None
     hold = ("--namespace", NAMESPACE, "patch", "configmap", "config", "--type=merge", "--patch")
     site.lab.kubectl(*hold, '{"metadata": {"finalizers": ["example.com/hold"]}}')
     with subprocess.Popen([*site.helm, "uninstall", "small", "--wait"], stdout=subprocess.DEVNULL) as helm:
-        with contextlib.suppress(AssertionError):
-            site.lab.wait("the removal of the ConfigMap",
-                          lambda: site.get("configmap", "config")["metadata"].get("deletionTimestamp"), 30)
+        site.lab.wait("the removal of the ConfigMap",
+                      lambda: site.get("configmap", "config")["metadata"].get("deletionTimestamp"))
         helm.send_signal(signal.SIGKILL)
     assert list(site.revisions().values()) == ["uninstalling"]
     site.lab.kubectl(*hold, '{"metadata": {"finalizers": null}}')
@@ -374,7 +373,7 @@ def test_d7_a_secret_of_unknown_format_is_no_traceback(site: Site) -> None:
     for text in ("bm90IGJhc2U2NA==", "", "SDRzSUFBQUFBQUFBLzhzb1V3UUFXdVVwM0FNQUFBQT0="):
         patch = f'{{"data": {{"release": "{text}"}}}}'
         site.lab.kubectl("--namespace", NAMESPACE, "patch", "secret", name, "--type=merge", "--patch", patch)
-        done = subprocess.run(site.command(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=200)
+        done = subprocess.run(site.command(), cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
         said = done.stdout + done.stderr
         assert "Traceback" not in said, said[-3000:]
         assert done.returncode == 0 or "got an error from Helm" in said, said[-3000:]

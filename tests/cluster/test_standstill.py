@@ -39,12 +39,12 @@ def limited(lab: Lab) -> Iterator[Lab]:
     lab.kubectl("create", "namespace", NAMESPACE)
     lab.kubectl("create", "-f", "-", stdin=json.dumps(RANGE))
     yield lab
-    lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=110s")
+    lab.kubectl("delete", "namespace", NAMESPACE, "--timeout=600s")
 
 
 def gangplank(*words: str) -> str:
     command = [str(ROOT / ".venv/bin/gangplank"), *words, f"--kubeconfig={STATE}/admin.kubeconfig"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=180).stdout
 
 
 def submit(folder: Path, name: str, backend: str, **change: object) -> None:

@@ -141,7 +141,7 @@ def shell(running: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sh
     try:
         yield opened
     finally:
-        opened("kubectl delete namespace $USER_NAMESPACE --timeout=110s")
+        opened("kubectl delete namespace $USER_NAMESPACE --timeout=600s", 700)
 
 
 @pytest.fixture(scope="session")

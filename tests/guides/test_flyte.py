@@ -110,7 +110,7 @@ def test_three_replicas_get_a_gpu_each_train_on_mnist_and_leave_both_outputs(she
     shell("kubectl apply -f claims.yaml")
     gangplank = f"{ROOT}/.venv/bin/gangplank"
     access = "-n $USER_NAMESPACE --kubeconfig $KUBECONFIG"
-    assert "4 files" in shell(f"{gangplank} data mnist/ mnist {access}")
+    assert "4 files" in shell(f"{gangplank} data mnist/ mnist {access}", 900)
     job = as_printed() | {"collective": "gloo", "namespace": shell.namespace}
     (shell.folder / "flyte.yaml").write_text(yaml.safe_dump({"training_job": job}))
     shell(f"{gangplank} submit flyte.yaml {access}")
@@ -122,9 +122,9 @@ def test_three_replicas_get_a_gpu_each_train_on_mnist_and_leave_both_outputs(she
         assert asked["limits"] == {"memory": "8Gi", "nvidia.com/gpu": "1"}
     logs = shell.logs("mnist-gpu-master-0", "mnist-gpu-worker-0", "mnist-gpu-worker-1")
     proven(logs, job["hyperparameters"]["epochs"])
-    shell("kubectl wait --for=condition=Succeeded pytorchjob/mnist-gpu --timeout=60s")
+    shell("kubectl wait --for=condition=Succeeded pytorchjob/mnist-gpu --timeout=110s")
 
-    shell(f"{gangplank} fetch mnist-gpu -o fetched {access}")
+    shell(f"{gangplank} fetch mnist-gpu -o fetched {access}", 900)
     fetched = shell.folder / "fetched"
     result = json.loads((fetched / "result.json").read_text())
     accuracies = result["epoch_accuracies"]

@@ -19,5 +19,5 @@ def test_the_example_trains(shell: Shell) -> None:
     shell.change("volcano-site.yaml", yamlapiVersion="apiVersion")
     shell("kubectl apply -f volcano-site.yaml")
     logs = shell.logs("pytorch-job-master-0", "pytorch-job-worker-0", "pytorch-job-worker-1")
-    shell("kubectl wait --for=jsonpath='{.status.state.phase}'=Completed vcjob/pytorch-job --timeout=60s")
+    shell("kubectl wait --for=jsonpath='{.status.state.phase}'=Completed vcjob/pytorch-job --timeout=110s")
     proven(logs)

@@ -65,7 +65,7 @@ def alone(shell: Shell, trained: dict[str, str]) -> Iterator[str]:  # noqa: ARG0
     shell(documents.printed(ALONE))
     (log,) = shell.logs(SINGLE).values()
     yield log
-    shell(f"kubectl delete pod {SINGLE} -n $USER_NAMESPACE --timeout=60s")
+    shell(f"kubectl delete pod {SINGLE} -n $USER_NAMESPACE --grace-period=1 --timeout=110s")
 
 
 def epochs(log: str) -> list[Json]:
@@ -103,7 +103,7 @@ def test_the_job_trains(shell: Shell, trained: dict[str, str]) -> None:
     proven(trained, guide_images.EPOCHS)
     said = shell(documents.printed("| grep pytorchjob").splitlines()[0])
     assert sorted(line.split()[0] for line in said.splitlines()) == PODS
-    shell(f"kubectl wait --for=condition=Succeeded pytorchjob/{JOB} --timeout=60s")
+    shell(f"kubectl wait --for=condition=Succeeded pytorchjob/{JOB} --timeout=110s")
     shell(f"kubectl describe pytorchjob {JOB}")
     (volume,) = shell.get("pvc")
     assert (volume["metadata"]["name"], volume["status"]["phase"]) == ("data", "Bound")
@@ -152,5 +152,5 @@ def test_the_gpu_job_is_placed_and_given_its_devices(shell: Shell) -> None:
     shell(documents.adapted(GPU))
     devices(shell, job, 2)
     refusal = "--backend nccl needs a GPU and this process sees none"
-    shell.lab.wait("nccl is what it asks for", lambda: refusal in shell(f"kubectl logs {job}-master-0"), 120)
+    shell.lab.wait("nccl is what it asks for", lambda: refusal in shell(f"kubectl logs {job}-master-0"), 300)
     shell(f"kubectl delete pytorchjob {job}")

@@ -71,7 +71,7 @@ def run(
     if before:
         argv = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", before + '\nexec "$@"', "sh", *argv]
     return subprocess.run(
-        argv, cwd=ROOT, env=environment(folder, **more), capture_output=True, text=True, check=False, timeout=120
+        argv, cwd=ROOT, env=environment(folder, **more), capture_output=True, text=True, check=False, timeout=900
     )
 
 
@@ -220,13 +220,13 @@ def test_ctrl_c_ends_everything_and_the_next_run_continues(tiny: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while len(children := descendants(process.pid)) < 2:  # go, and a compiler that it started
             assert time.monotonic() < end
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert err == "tiny v1: building\n\ninterrupted; finished parts are kept. Run it again to continue\n"
     assert out == ""
@@ -268,8 +268,8 @@ def test_d15_a_killed_build_of_an_image_store_leaves_no_containerd(tmp_path: Pat
     binaries = builder.build(["containerd"], print, roots=())["bin"]["containerd"]
     command = [sys.executable, "-c", STORE, str(root), binaries, str(ready)]
     with subprocess.Popen(command, cwd=ROOT) as build:
-        until(ready.exists, "its containerd answers", 60)
+        until(ready.exists, "its containerd answers")
         started = descendants(build.pid)
         build.kill()
     assert started
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all of it has ended", 60)
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all of it has ended")

@@ -79,7 +79,7 @@ def check(machine: Path, connection: str = "ssh", runtime_class: str = "nvidia")
     inventory: dict[str, Any] = {"gpu_nodes": {"hosts": {"a-gpu-node": host}}}
     (machine / "hosts.json").write_text(json.dumps(inventory))
     command = [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(machine / "hosts.json"), "playbooks/gpu_nodes.yml"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=240)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
 
 
 def test_a_prepared_machine_is_accepted(machine: Path) -> None:

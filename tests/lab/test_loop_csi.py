@@ -35,7 +35,7 @@ def test_the_drivers_own_tests_pass() -> None:
     pins = load_pins()
     go = find_go(pins, cache_home(), print)
     done = subprocess.run([str(go), "test", "./..."], cwd=MODULES / "loop-csi", env=go_environment(go),
-                          capture_output=True, text=True, check=False, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, check=False, timeout=1800)  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -48,7 +48,7 @@ def test_the_driver_passes_csi_sanity_and_leaves_nothing(tmp_path: Path) -> None
     root = result["roots"]["filesystems"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "ROOT": root, "WORK": str(tmp_path)}
     command = ["unshare", "--mount", "--propagation", "private", "sh", "-euc", SCRIPT]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=1800)
     said = done.stdout + done.stderr
     assert done.returncode == 0, f"{said}\n{(tmp_path / 'log').read_text()}"
     assert re.search(rf"SUCCESS! -- {PASSED} Passed \| 0 Failed", said), said

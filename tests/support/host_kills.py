@@ -222,7 +222,7 @@ def start_programs() -> None:
     for name in NODES:
         command = [*namespaces.enter(name), "sleep", "infinity"]
         subprocess.Popen(command, preexec_fn=lambda: cgroups.join_cgroup(cgroups.SYSTEM))  # noqa: PLW1509  no threads
-    for _ in polls(5, 0.02):
+    for _ in polls(60, 0.02):
         if all(set(processes.processes_in({namespaces.mntns(name).stat().st_ino})) for name in NODES):
             return
     raise AssertionError("no program runs in each node")
@@ -234,7 +234,7 @@ def reboot() -> None:
         if namespaces.is_namespace(pin):  # else a killed run has not pinned it yet
             real_run(["umount", str(pin)])
     mounts.unmount(namespaces.RUN)
-    for _ in polls(5, 0.02):  # the kernel removes it with its other end
+    for _ in polls(60, 0.02):  # the kernel removes it with its other end
         if network.HOST_LINK not in network.links(None):
             break
     cgroups.remove_cgroup()

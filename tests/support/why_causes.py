@@ -86,6 +86,7 @@ TORCHRUN = (
     "exec python3 -m torch.distributed.run --nnodes=2 --node-rank=$RANK --master-addr=$MASTER_ADDR"
     " --master-port=$MASTER_PORT --rdzv-conf=timeout=15 /tmp/a.py"
 )
+TOGETHER = TORCHRUN.replace("timeout=15", "timeout=300")  # where a late rank is not the cause
 LATE = f"test $RANK = 0 || {{ echo fetching; sleep 900; }}; {TORCHRUN}"
 HANGS = """cat > /tmp/a.py <<'END'
 import time, torch, torch.distributed as dist
@@ -206,13 +207,13 @@ STORIES: dict[str, Story] = {
         words="does not run: rendezvous-worker-0 did not join the others within",
     ),
     "rendezvous-indexed": Story("rendezvous", {"command": ["sh", "-c", LATE]}, "indexed", raw=crashing),
-    "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TORCHRUN]}, words="a.py:4, in <module>: time.sleep(900)"),
+    "stuck": Story("stuck", {"command": ["sh", "-c", HANGS + TOGETHER]}, words="a.py:4, in <module>: time.sleep(900)"),
     "stuck-apart": Story(
-        "stuck", {"command": ["sh", "-c", PREPARES + TORCHRUN]}, "indexed",
+        "stuck", {"command": ["sh", "-c", PREPARES + TOGETHER]}, "indexed",
         words="the first one reports when the other has, before joining",
     ),
     "slow": Story(
-        "slow", {"command": ["sh", "-c", SLOW + TORCHRUN]},
+        "slow", {"command": ["sh", "-c", SLOW + TOGETHER]},
         words="slow is slow: rank 1 (slow-worker-0) is behind the others by 0.",
     ),
     "host-port": Story(

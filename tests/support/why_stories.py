@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
 NO_IMAGE = "gangplank.dev/no-such-image:1"
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]
@@ -242,7 +242,7 @@ def silent(lab: Lab, namespace: str, deployment: str, backend: str = "volcano") 
         yield
     finally:
         lab.kubectl("scale", *where, "--replicas=1")
-        lab.kubectl("rollout", "status", *where, "--timeout=90s")
+        lab.wait(f"{deployment} is up", lambda: lab.kubectl("rollout", "status", *where, "--timeout=60s"))
         accepted(lab, backend)
 
 

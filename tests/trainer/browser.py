@@ -61,7 +61,7 @@ def drawn(html: str, *words: str) -> tuple[str, bytes]:
         env = {**os.environ, "ROOT": str(browser_root()), "WORK": str(work)}
         spaces = ["unshare", "--mount", "--net", "--pid", "--fork", "--propagation", "private"]
         command = [*spaces, "sh", "-c", OPEN, "sh", *words]
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr
         png = work / "upper" / PICTURE
         return done.stdout, png.read_bytes() if png.exists() else b""

@@ -187,7 +187,7 @@ class Root:
         assert self.keeper.stdin
         assert self.keeper.stdout
         self.keeper.stdin.close()
-        self.keeper.wait(30)
+        self.keeper.wait()
         self.keeper.stdout.close()
 
     def command(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
@@ -253,7 +253,7 @@ class Root:
         store = self.store()
         running = self.start(range(world_size), world_size, *flags, port=store["port"], env=env)
         try:
-            wait_for(lambda: until in running.text(0), f"rank 0 prints {until}")
+            assert running.until(lambda: until in running.text(0)), f"rank 0 prints {until}"
             for victim, number in victims.items():
                 running.kill(victim, number)
             return running.wait()

@@ -50,7 +50,7 @@ class Store:
         credentials = {"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET}
         self.process = subprocess.Popen([program, *self.words()], env={**os.environ, **credentials},
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for(self._answers, "the server answers", 30)
+        wait_for(self._answers, "the server answers")
 
     def words(self) -> list[str]:
         """The server's arguments."""
@@ -58,7 +58,7 @@ class Store:
 
     def _answers(self) -> bool:
         try:
-            urllib.request.urlopen(f"http://127.0.0.1:{self.port}", timeout=1)
+            urllib.request.urlopen(f"http://127.0.0.1:{self.port}", timeout=10)
         except urllib.error.HTTPError:
             return True  # it wants a signature, or has nothing there
         except OSError:
@@ -328,9 +328,9 @@ def test_a_bucket_may_take_longer_than_ranks_wait_for_each_other(root: Root, sto
     at = root.store()
     os.kill(store.process.pid, signal.SIGSTOP)
     try:
-        running = root.start([0, 1], 2, *FLAGS, "--output", store.at("runs/slow"), "--rendezvous-timeout", "5",
-                             "--collective-timeout", "5", port=at["port"], env=store.env)
-        assert not running.until(lambda: running.ended(0) or running.ended(1), 15), running.text(0) + running.text(1)
+        running = root.start([0, 1], 2, *FLAGS, "--output", store.at("runs/slow"), "--rendezvous-timeout", "25",
+                             "--collective-timeout", "25", port=at["port"], env=store.env)
+        assert not running.until(lambda: running.ended(0) or running.ended(1), 40), running.text(0) + running.text(1)
         os.kill(store.process.pid, signal.SIGCONT)
         ranks = running.wait()
     finally:

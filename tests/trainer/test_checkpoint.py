@@ -217,14 +217,14 @@ def test_a_volume_that_stands_still_for_longer_than_a_collective_may_take_loses_
     """As a file server does whose other half takes over: 90 s with NFS. Reads and writes wait, and then continue."""
     out, freeze = volume
     store = root.store()
-    flags = [*FLAGS, "--epochs", str(epochs), "--output", out, "--collective-timeout", "4"]
+    flags = [*FLAGS, "--epochs", str(epochs), "--output", out, "--collective-timeout", "12"]
     running = root.start([0, 1, 2], 3, *flags, port=store["port"])
     try:
-        root.wait_for(lambda: until in running.text(0), f"rank 0 prints {until}")
+        assert running.until(lambda: until in running.text(0)), f"rank 0 prints {until}"
         freeze("-f")
         if stops:
             running.kill(1, signal.SIGTERM)
-        time.sleep(9)
+        time.sleep(27)
         said = "".join(map(running.text, range(3)))
         freeze("-u")
         assert "lost the others" not in said

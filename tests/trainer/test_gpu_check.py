@@ -44,7 +44,7 @@ def copy(root: Root) -> tuple[str, Path]:
 
 def answer(root: Root, place: str) -> str:
     done = subprocess.run(root.command(["python3", "-c", CALL.format(place=place)]), capture_output=True, text=True,
-                          check=True, timeout=600)
+                          check=True, timeout=1800)
     return done.stdout
 
 
@@ -68,7 +68,7 @@ def test_a_resume_without_the_random_state_is_caught(root: Root, copy: tuple[str
 
 def test_the_probe_says_why_there_is_no_gpu(root: Root) -> None:
     done = subprocess.run(root.command(["python3", "-c", PROBE]), capture_output=True, text=True, check=True,
-                          timeout=120)
+                          timeout=600)
     facts = json.loads(done.stdout)
     assert facts["gpus"] == []
     assert facts["reason"].startswith(f"torch {facts['torch']}, which is built without CUDA")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -81,7 +82,7 @@ def test_no_master_at_the_masters_address_is_an_error_within_the_time_out(root: 
 
 def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root: Root) -> None:
     store = root.store()
-    ranks = root.start([0, 2], 3, "--rendezvous-timeout", "3", port=store["port"]).wait(SOON_S)
+    ranks = root.start([0, 2], 3, "--rendezvous-timeout", "20", port=store["port"]).wait(SOON_S)
     root.close_store(store)
     assert ["rank 1 did not join" in refused(rank) for rank in ranks] == [True, True]
 
@@ -89,7 +90,7 @@ def test_a_rank_that_never_comes_is_an_error_within_the_time_out(root: Root) -> 
 def test_a_second_process_of_the_same_rank_is_refused_at_once(root: Root) -> None:
     """Two masters, or a worker that restarts in place while the others keep running: it must not meet stale keys."""
     store = root.store()
-    running = root.start([0, 1], 2, "--epochs", "200", "--log-interval", "1", port=store["port"])
+    running = root.start([0, 1], 2, "--epochs", "5000", "--log-interval", "1", port=store["port"])
     try:
         root.wait_for(lambda: '"event":"step"' in running.text(0), "the ranks train")
         for rank in (0, 1):
@@ -104,13 +105,13 @@ def test_a_second_process_of_the_same_rank_is_refused_at_once(root: Root) -> Non
 
 def test_a_stopped_rank_costs_the_others_no_more_than_the_time_out_and_they_say_where_they_wait(root: Root) -> None:
     store = root.store()
-    running = root.start([0, 1], 2, "--epochs", "5000", "--log-interval", "1", "--collective-timeout", "4",
+    running = root.start([0, 1], 2, "--epochs", "5000", "--log-interval", "1", "--collective-timeout", "20",
                          port=store["port"])
     try:
         root.wait_for(lambda: '"event":"step"' in running.text(0), "the ranks train")
         running.kill(1, signal.SIGSTOP)
         root.wait_for(lambda: "lost the others" in running.text(0), "rank 0 gives rank 1 up", SOON_S)
-        assert "gangplank: rank 0: no step and no exchange for 3 s; it is at train.py:" in running.text(0)
+        assert re.search(r"gangplank: rank 0: no step and no exchange for \d+ s; it is at train\.py:", running.text(0))
         assert ", in _step: loss.backward()" in running.text(0)
         running.kill(1, signal.SIGCONT)
         assert [rank.code for rank in running.wait()] == [1, 1]

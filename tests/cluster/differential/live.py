@@ -24,7 +24,7 @@ SHARED_CLAIM: Json = {
         "resources": {"requests": {"storage": "1Gi"}},
     },
 }
-DEADLINE_S = 180
+DEADLINE_S = 600
 NOWHERE = {"gangplank.dev/nowhere": "true"}  # no node has it: the pods are made but never run
 PLURALS = {
     "Pod": "/api/v1/namespaces/{ns}/pods",
@@ -49,7 +49,7 @@ class Cluster:
     """One namespace of one cluster."""
 
     def __init__(self, kubeconfig: str, namespace: str) -> None:
-        self.namespace, self.kube = namespace, Kube(kubeconfig)
+        self.namespace, self.kube = namespace, Kube(kubeconfig).patient()
         self.call = self.kube.call
 
     def path(self, kind: str, api_version: str = "") -> str:
@@ -69,7 +69,7 @@ class Cluster:
     def create(self, manifest: Json) -> Json:
         """Submit a manifest into our namespace."""
         path = self.path(manifest["kind"], manifest["apiVersion"]).format(ns=self.namespace)
-        return self.call("POST", path, manifest)
+        return self.kube.post(path, manifest)
 
     def open(self) -> None:
         """Make the namespace; jobs of every kind may be tried there."""

@@ -62,7 +62,7 @@ def other(lab: Lab, cluster: Cluster) -> Iterator[Cluster]:
     cluster.call("POST", QUEUES, {**kind, "metadata": {"name": name}, "spec": {"weight": 1}})
     try:
         install(lab, enabled_admissions=WEBHOOKS, scheduler_name="two", admission_config_override=configuration)
-        assert any("Open" in str(cluster.call("GET", f"{QUEUES}/{name}").get("status")) for _ in polls(60, 1))
+        assert any("Open" in str(cluster.call("GET", f"{QUEUES}/{name}").get("status")) for _ in polls(300, 1))
         yield cluster
     finally:
         install(lab)

@@ -141,7 +141,7 @@ def train(file: str, kubeconfig: str, *more: str, **variables: Any) -> subproces
     return subprocess.run(
         [str(ROOT / ".venv/bin/ansible-playbook"), "-i", str(INVENTORY), str(ROOT / "playbooks/train.yml"),
          "-e", f"@{file}", "-e", json.dumps(given), *more],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=180,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
 
 

@@ -383,6 +383,14 @@ def test_the_address_of_a_pod_that_shares_its_host_s_says_nothing_of_its_volumes
     assert code(situation(pods=running(creating), events=(UNMOUNTED,))) == "mount"
 
 
+@pytest.mark.parametrize(("last", "expected"), [("12:00:04", None), ("12:01:03", "mount")])
+def test_three_tries_within_seconds_are_those_of_a_busy_cluster(last: str, expected: str | None) -> None:
+    words = 'MountVolume.SetUp failed for volume "v" : configmap "kube-root-ca.crt" not found'
+    times = {"firstTimestamp": "2026-11-24T12:00:00Z", "lastTimestamp": f"2026-11-24T{last}Z"}
+    one = event("FailedMount", words, count=3) | times
+    assert code(situation(pods=running(waits("ContainerCreating")), events=(one,))) == expected
+
+
 @pytest.mark.parametrize(("words", "count", "expected"), [
     ("failed to sync configmap cache: timed out waiting for the condition", 1, None),
     ('object "vision"/"digits-svc" not registered', 2, None),
