@@ -90,7 +90,7 @@ class Shell:
 
         self.lab.wait(f"{', '.join(pods)} run", running, 300)
         begun = {pod: self.start(f"kubectl logs -f {pod} -n $USER_NAMESPACE") for pod in pods}
-        return {pod: following.communicate(timeout=300)[0] for pod, following in begun.items()}
+        return {pod: following.communicate(timeout=900)[0] for pod, following in begun.items()}
 
 
 def proven(logs: dict[str, str], epochs: int = EPOCHS) -> None:

@@ -26,9 +26,14 @@ def script(shell: Shell) -> None:
 def test_volcano_is_verified(shell: Shell) -> None:
     """Helm's repository is outside: site.yml has installed the same chart under the same name."""
     assert re.search(r"^volcano\s.*deployed", shell("helm list -n volcano-system"), re.MULTILINE)
-    said = shell("kubectl get pods -n volcano-system")
-    for name in ("admission", "controllers", "scheduler"):
-        assert re.search(rf"^volcano-{name}-\S+ +1/1 +Running", said, re.MULTILINE)
+    names = ("admission", "controllers", "scheduler")
+    lines = [re.compile(rf"^volcano-{name}-\S+ +1/1 +Running", re.MULTILINE) for name in names]
+
+    def runs() -> bool:
+        said = shell("kubectl get pods -n volcano-system")
+        return all(line.search(said) for line in lines)
+
+    shell.lab.wait("all three run", runs)
 
 
 @pytest.mark.usefixtures("script")

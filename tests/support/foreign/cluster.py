@@ -104,7 +104,7 @@ class Cluster:
         with (own / "log").open("w") as log:
             process = subprocess.Popen(command, stdin=null, stdout=log, stderr=log, start_new_session=True)
         (own / "pid").write_text(str(process.pid))
-        for _ in polls(30, 0.1):
+        for _ in polls(120, 0.1):
             pid = self.pid(name) if process.poll() is None else None
             if pid and Path("/proc", str(pid), "root", "run/node-is-up").exists():
                 return
@@ -196,7 +196,7 @@ class Cluster:
             self.say(f"{name}: {image['name']}")
             with Path(image["archive"]).open("rb") as stream:
                 command = [*self.enter(name), "ctr", "-n", "k8s.io", "images", "import", "--local", "-"]
-                done = subprocess.run(command, stdin=stream, capture_output=True, check=False, timeout=300)
+                done = subprocess.run(command, stdin=stream, capture_output=True, check=False, timeout=1200)
             if done.returncode:
                 raise ForeignError(f"{image['name']}: {done.stderr.decode()}")
 
@@ -210,7 +210,7 @@ class Cluster:
         self.say("pod network")
         ranges = {}
         for name in NODES:
-            self.kubectl("wait", f"node/{name}", "--for=jsonpath={.spec.podCIDR}", "--timeout=60s", timeout_s=90)
+            self.kubectl("wait", f"node/{name}", "--for=jsonpath={.spec.podCIDR}", "--timeout=180s", timeout_s=200)
             ranges[name] = self.kubectl("get", "node", name, "-o", "jsonpath={.spec.podCIDR}")
             self.write(name, "/etc/cni/net.d/10-bridge.conflist", documents.pod_network(ranges[name]))
         for name in NODES:
@@ -256,7 +256,7 @@ class Cluster:
     @staticmethod
     def remove_cgroup(folder: Path) -> None:
         """Remove a cgroup; a killed process stays in it for a moment."""
-        for _ in polls(10, 0.05):
+        for _ in polls(60, 0.05):
             try:
                 folder.rmdir()
             except FileNotFoundError:
