@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tests/sweeps/results"
 PARTS = ("make --no-print-directory parts",)
 FULL = "test-full"  # no sweep: the parts of `make test-full`, whose results are kept in the same way
-KEPT = 3  # runs of each of these parts: a failure is not forgotten because the next run passed
+KEPT = 4  # runs of each of these parts: a failure is not forgotten because the next run passed
 LAB = "/var/lib/gangplank/lab"
 
 
