@@ -164,16 +164,16 @@ def test_the_last_runs_of_a_part_are_kept_and_say_whether_they_are_comparable(fu
         full.fresh = number == 4
         full.run()
     kept = sweeps.runs(sweeps.FULL)["1/9"]
-    assert [one.commit for one in kept] == ["commit 2", "commit 3", "commit 4"]
+    assert [one.commit for one in kept] == [f"commit {number}" for number in range(5 - sweeps.KEPT, 5)]
     assert all(isinstance(one, sweeps.FullResult) for one in kept)
-    assert [one.seed for one in kept if isinstance(one, sweeps.FullResult)] == [SEED] * 3
+    assert [one.seed for one in kept if isinstance(one, sweeps.FullResult)] == [SEED] * sweeps.KEPT
     rows = [(one.fresh, one.division) for one in kept if isinstance(one, sweeps.FullResult)]
     division = hashlib.sha256(split_tests.MINUTES.read_bytes()).hexdigest()[:10]
-    assert rows == [(False, division), (False, division), (True, division)]
+    assert rows == [*[(False, division)] * (sweeps.KEPT - 1), (True, division)]
     table = write_docs_tables.sweeps_table()
-    assert table.count("| `test-full` | 1/9 |") == 3
+    assert table.count("| `test-full` | 1/9 |") == sweeps.KEPT
     assert table.count(f" | yes | `{division}` |") == 1
-    assert table.count(f" | no | `{division}` |") == 2
+    assert table.count(f" | no | `{division}` |") == sweeps.KEPT - 1
 
 
 def test_a_result_from_before_is_read_and_kept_beside_the_next(full: Full, tmp_path: Path) -> None:
