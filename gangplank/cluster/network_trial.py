@@ -130,6 +130,8 @@ def answer(kube: Kube, image: str, limit_s: float) -> str:
             start(kube, name, image, SERVE, PROBE)
         pods = {name: kube.get(f"{PODS}/{name}") for name in ("open", "closed")}
         addresses = {name: (pod or {}).get("status", {}).get("podIP", "") for name, pod in pods.items()}
+        if bad := next((pod for pod in pods.values() if pod and pod.get("status", {}).get("phase") == "Failed"), None):
+            return f"a pod that failed ({state(bad)})"
         if all(has_condition(pod or {}, "Ready") for pod in pods.values()):
             start(kube, "asks", image, ["python3", "-c", ASK, addresses["open"], addresses["closed"]])
             pods["asks"] = kube.get(f"{PODS}/asks")
@@ -155,9 +157,10 @@ def start(kube: Kube, name: str, image: str, command: list[str], probe: Json | N
 
 
 def state(pod: Json) -> str:
-    """Why a pod does not run; empty if it does."""
+    """Why a pod does not run, or has failed; empty if it runs."""
     status = pod.get("status", {})
-    reasons = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses") or []]
+    states = [one.get("state", {}) for one in status.get("containerStatuses") or []]
+    reasons = [one.get("waiting") or one.get("terminated") or {} for one in states]
     texts = [f"{one['reason']}: {one.get('message', '')}" for one in reasons if one.get("reason")]
     scheduled = [one["message"] for one in status.get("conditions") or [] if one.get("reason") == "Unschedulable"]
     return f"{pod['metadata']['name']}: {'; '.join([*texts, *scheduled])}" if texts or scheduled else ""

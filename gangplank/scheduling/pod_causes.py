@@ -52,7 +52,7 @@ NO_DRIVER = re.compile(
 # What a kubelet has not heard of yet, and the certificate that a new namespace gets by itself: the next try has them
 # https://github.com/kubernetes/kubernetes/blob/v1.35.0/pkg/kubelet/util/manager/watch_based_manager.go
 SOON = re.compile(r'failed to sync \w+ cache: timed out|object "\S+"/"\S+" not registered|"kube-root-ca.crt" not found')
-TRIES, TRIED_S = 3, 60.0  # from then on it is a cause too: a busy cluster needs more than three tries in seconds
+TRIES, TRIED_S = 3, 60.0  # from then on it is a cause too: on a busy cluster, three tries fail within seconds
 SHOWN = 300  # characters of a message
 
 

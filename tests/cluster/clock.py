@@ -27,10 +27,10 @@ class Clock:
     def read(self) -> tuple[float, float]:
         """Now, and the seconds of CPU that anything else has used."""
         ticks = os.sysconf("SC_CLK_TCK")
-        user, nice, system, _, waits, *more = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+        user, nice, system, _, _, *more = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
         own = Path(f"/proc/{self.kwok}/stat").read_text().rpartition(")")[2].split()
         ours = sum(map(int, own[11:13])) / ticks + time.process_time()
-        return time.monotonic(), (user + nice + system + waits + sum(more)) / ticks - ours - self.lab()
+        return time.monotonic(), (user + nice + system + sum(more)) / ticks - ours - self.lab()
 
     def lab(self) -> float:
         """Seconds of CPU that the lab has used."""

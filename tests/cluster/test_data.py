@@ -128,7 +128,7 @@ def test_a_command_that_is_killed_continues(
         assert time.monotonic() < end
         time.sleep(0.2)
     process.send_signal(number)
-    process.communicate(timeout=180)
+    process.communicate(timeout=400)
     assert process.returncode != 0, "it was killed before its end"
     there = on_claim("mnist")
     assert f"{folder}/images.bin" not in there, "a part is not taken for the file"

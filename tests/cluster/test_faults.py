@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 KILLS = 20 if FULL else 3
 EPOCHS = 300 if FULL else 60  # long enough for all kills
-LIMIT_S = 900.0  # of one story; none waits for a time-out of more than a minute
+LIMIT_S = 900.0  # of one story; none waits for a time-out of more than two minutes
 BACK_S = 300.0  # from a kill to a new generation of ranks
 STOPPED_S = 60.0
 AT_ONCE = 3  # stories

@@ -283,6 +283,7 @@ def test_b5_a_flushed_table_is_written_again(space: Space) -> None:
     space.create(policy("guard", "server", ingress=[]))
     space.lab.wait("the server is closed", lambda: not reached(space, server, 7000))
     before = re.sub(r"\[.*?\]|#.*", "", space.lab.inside(NODE, "iptables-save", "-t", "security"))
+    assert "-A " in before
     space.lab.inside(NODE, "iptables", "-t", "security", "-F")
 
     def now() -> str:

@@ -354,7 +354,7 @@ def test_a_healthy_job_is_blamed_at_no_moment(lab: Lab, kube: Kube, backend: str
 @pytest.mark.usefixtures("kubeconfig")
 def test_a_rank_of_the_trainer_that_a_cpu_limit_slows_down_is_named(lab: Lab, kube: Kube) -> None:
     with story(lab, "limited", Story("slow", {"command": ["sh", "-c", DIGITS]}, raw=throttled)) as job:
-        diagnosis = named_cause(kube, job, "slow", limit_s=5 * LIMIT_S)
+        diagnosis = named_cause(kube, job, "slow", limit_s=2 * LIMIT_S)
         assert "rank 1 (limited-worker-0) is behind the others by" in diagnosis.first_line
         assert ": compute takes it " in diagnosis.first_line
         assert diagnosis.cause

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 IMAGE = "gangplank.dev/trainer:0.1.0"
 NO_IMAGE = "gangplank.dev/no-such-image:1"
-LIMIT_S = 600.0
+LIMIT_S = 300.0
 SMALL = {"cpu": "10m", "memory": "32Mi"}
 RESOURCE = {"requests": {"cpu": "10m", "memory": "32Mi"}}
 WAITING = ["sleep", "900"]

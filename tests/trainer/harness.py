@@ -187,7 +187,7 @@ class Root:
         assert self.keeper.stdin
         assert self.keeper.stdout
         self.keeper.stdin.close()
-        self.keeper.wait()
+        self.keeper.wait(600)
         self.keeper.stdout.close()
 
     def command(self, words: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:

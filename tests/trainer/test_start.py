@@ -88,6 +88,6 @@ def test_torchrun_gives_up_when_the_other_node_never_comes(root: Root, rank: int
     line = [re.sub(r"\$\((\w+)\)", lambda match: values[match[1]], word) for word in launch(spec)]
     assert any(f"timeout={RENDEZVOUS_S}" in word for word in line)
     line = [word.replace(f"timeout={RENDEZVOUS_S}", "timeout=3") for word in line]
-    done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(root.command(line), capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 1
     assert re.search(r"timed out|Timed out", done.stderr)

@@ -26,7 +26,6 @@ from gangplank.cluster.landing import PARTS, RECORD, File, Landing
 from gangplank.errors import GangplankError, KubeError, Unreadable
 from gangplank.jobs.parse import parse_job
 from gangplank.k8s.nodes import UNREACHABLE
-from gangplank.wait import polls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -280,10 +279,15 @@ def test_a_pod_on_a_node_that_is_lost_is_not_waited_for_without_end(
     monkeypatch: pytest.MonkeyPatch, state: str, expected: str
 ) -> None:
     """The API server shows it as it was, for as long as the node does not answer."""
+
+    def waits(*_: float) -> Iterator[float]:
+        yield from (0.0, 1.0)
+        pytest.fail("it waits without end")
+
     for module, name in ((fetch, "START_S"), (starting, "START_S"), (starting, "LOOK_S")):
         monkeypatch.setattr(module, name, 0)
     monkeypatch.setattr(fetch, "DEADLINE_S", 0.5)
-    monkeypatch.setattr(fetch, "polls", lambda limit_s, _: polls(min(limit_s, 10), 0.01))
+    monkeypatch.setattr(fetch, "polls", waits)
     status = {"phase": "Running", "containerStatuses": [{"name": "reader", "state": {state: {}}}]}
     spec = {"nodeName": "node-1", "containers": [{"image": "img"}], "taints": [{"key": UNREACHABLE}]}
     pod = {"metadata": {"namespace": "default", "name": "a", "uid": "u"}, "spec": spec, "status": status}

@@ -31,6 +31,22 @@ def test_the_namespace_is_removed_if_no_pod_ever_runs(api: Api) -> None:
     assert f"POST {PODS}" in " ".join(api.seen)
 
 
+def test_a_pod_whose_program_cannot_start_ends_the_trial_with_its_reason(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in an image without python3: waiting longer shows nothing more."""
+    ended = {"terminated": {"reason": "StartError", "message": 'exec: "python3": not found'}}
+    asked, status = Kube.get, {"phase": "Failed", "containerStatuses": [{"state": ended}]}
+
+    def get(kube: Kube, where: str) -> object:
+        live = asked(kube, where)
+        return {**live, "status": status} if live and where == f"{PODS}/open" else live
+
+    monkeypatch.setattr(Kube, "get", get)
+    (problem,) = trial(Kube(api.kubeconfig), "image", limit_s=3600).problems
+    assert 'a pod that failed (open: StartError: exec: "python3": not found)' in str(problem)
+
+
 def test_a_trial_begins_once_the_namespace_of_the_last_is_gone(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     meta = {"name": SPACE, "uid": "first", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     api.objects[HERE] = {"metadata": meta}

@@ -574,7 +574,7 @@ def test_a_command_says_at_once_that_nobody_answers(
     server.stop()
     began = time.monotonic()
     assert main([*words, "--kubeconfig", config]) == 4
-    assert time.monotonic() - began < patience.OUTAGE_S
+    assert time.monotonic() - began < patience.BUSY_S
     err = capsys.readouterr().err
     assert "got no answer ([Errno 111] Connection refused), expected one from the API server. Fix: start the " in err
 
