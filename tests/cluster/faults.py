@@ -428,10 +428,22 @@ def _lost(lab: Lab, jobs: Sequence[Job]) -> Iterator[None]:
 
 @contextmanager
 def kept_folder(lab: Lab) -> Iterator[None]:
-    """A folder of a node, for a volume."""
+    """A folder of a node, for a volume, and no room there for a worker of a CPU: it is elsewhere, as `under` has it.
+
+    Of a gang that is on a lost node as a whole, nothing is removed: it may still train.
+    """
     lab.inside(SMALL, "mkdir", "-p", KEPT)
     lab.inside(SMALL, "chmod", "777", KEPT)
-    yield  # it stays: the proof reads it
+    container = {"name": "main", "image": DESCRIPTION["image"], "command": ["sleep", "infinity"],
+                 "resources": {"requests": {"cpu": "1", "memory": "8Mi"}}}  # fmt: skip
+    spec = {"nodeName": SMALL, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    holder = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "holder", "namespace": NAMESPACE}, "spec": spec}
+    lab.kubectl("create", "-f", "-", stdin=json.dumps(holder))
+    lab.wait("the holder runs", lambda: lab.get("pod", "holder", "-n", NAMESPACE)["status"]["phase"] == "Running")
+    try:
+        yield  # the folder stays: the proof reads it
+    finally:
+        lab.kubectl("delete", "pod", "holder", "-n", NAMESPACE, "--now", "--ignore-not-found")
 
 
 @fault("the volume's node lost", around=kept_folder, own=OWN, code="volume-node-lost",
