@@ -123,17 +123,16 @@ def judged(result: str) -> Check:
 def answer(kube: Kube, image: str, limit_s: float) -> str:
     """What the asking pod printed, or why it did not run."""
     kube.post(f"/apis/networking.k8s.io/v1/namespaces/{SPACE}/networkpolicies", POLICY)
-    addresses: dict[str, str] = {}
     waiting = "nothing"
     for _ in polls(limit_s, POLL_S):
         for name in ("open", "closed"):
             start(kube, name, image, SERVE, PROBE)
         pods = {name: kube.get(f"{PODS}/{name}") for name in ("open", "closed")}
-        addresses = {name: (pod or {}).get("status", {}).get("podIP", "") for name, pod in pods.items()}
         if bad := next((pod for pod in pods.values() if pod and pod.get("status", {}).get("phase") == "Failed"), None):
             return f"a pod that failed ({state(bad)})"
-        if all(has_condition(pod or {}, "Ready") for pod in pods.values()):
-            start(kube, "asks", image, ["python3", "-c", ASK, addresses["open"], addresses["closed"]])
+        ready = [pod for pod in pods.values() if pod and has_condition(pod, "Ready")]
+        if len(ready) == len(pods):
+            start(kube, "asks", image, ["python3", "-c", ASK, *(pod["status"]["podIP"] for pod in ready)])
             pods["asks"] = kube.get(f"{PODS}/asks")
             asks = pods["asks"]
             if asks and asks.get("status", {}).get("phase") in ("Succeeded", "Failed"):
